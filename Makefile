@@ -1,0 +1,75 @@
+# make help lists the targets.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+# The tools of lint, each at the one version that counts. CI and every desk use the same.
+GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
+GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck v1.9.0
+
+# URL of the vulnerability database for lint; see scripts/vulncheck.sh for the default.
+VULNDB ?=
+
+# Limits on each package's tests.
+TIMEOUT             ?= 5m
+INTEGRATION_TIMEOUT ?= 20m
+# How long fuzz-short spends on each fuzz test.
+FUZZTIME            ?= 10s
+
+# Packages with tests of their own behind the integration tag.
+INTEGRATION = $(shell grep -rlE --include='*_test.go' '^//go:build.*\bintegration\b' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build dist/fence-proxy, a static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o dist/fence-proxy ./cmd/fence-proxy
+
+.PHONY: deps
+deps: ## Install what the tests need (apt)
+	@scripts/install-deps.sh
+
+.PHONY: test
+test: deps vet race integration ## Run everything that tests: vet, unit and integration tests
+
+.PHONY: vet
+vet: ## Run go vet, integration tests included
+	$(GO) vet -tags integration ./...
+
+.PHONY: race
+race: deps ## Run the unit tests with the race detector
+	$(GO) test -race -count=1 -timeout $(TIMEOUT) ./...
+
+# One package at a time: these tests start servers and measure time.
+.PHONY: integration
+integration: deps ## Run the integration tests with the race detector
+	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
+
+.PHONY: bench
+bench: deps ## Run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./integration/bench/...
+
+.PHONY: lint
+lint: ## Check format, go.mod, style and known vulnerabilities
+	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+	$(GO) mod tidy -diff
+	$$(scripts/tool.sh $(GOLANGCI_LINT)) run
+	scripts/vulncheck.sh "$$(scripts/tool.sh $(GOVULNCHECK))" $(VULNDB)
+
+.PHONY: fmt
+fmt: ## Format the code as lint wants it
+	$$(scripts/tool.sh $(GOLANGCI_LINT)) fmt
+
+# go test fuzzes one test of one package at a time.
+.PHONY: fuzz-short
+fuzz-short: ## Run each fuzz test for a short time
+	@grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sort | while IFS=: read -r file fuzz; do \
+		$(GO) test -run '^$$' -fuzz "^$${fuzz#func }$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## Remove what make and go test have built here
+	rm -rf dist .bin
+	find . -name '*.test' -type f -delete

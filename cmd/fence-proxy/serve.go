@@ -1,0 +1,52 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fence-proxy/fence-proxy/internal/app"
+	"github.com/fence-proxy/fence-proxy/internal/config"
+)
+
+func newServe() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve clients (the default)", Args: cobra.NoArgs,
+	}
+	path := cmd.Flags().String("config", "", "configuration `file`; without it an embedded store and a sample rule are served")
+	config.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := config.Load(*path, cmd.Flags())
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+		for _, note := range cfg.Notes() {
+			log.Info("note", "config", note)
+		}
+		log.Info("starting", "version", version, "config", cfg)
+		p, err := app.Start(ctx, cfg, log)
+		if err != nil {
+			return err
+		}
+		return p.Serve(ctx)
+	}
+	return cmd
+}
+
+// newLogger returns the logger that a configuration asks for.
+func newLogger(w io.Writer, c config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // checked when it was loaded
+	options := &slog.HandlerOptions{Level: level}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}

@@ -1,0 +1,150 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Redis is a real redis-server with an empty, unpersisted database on a loopback
+// port. Its Process changes with every restart.
+type Redis struct {
+	*Process
+
+	Addr   string
+	Port   int
+	Socket string // unix socket's path; "" without [WithSocket]
+	Dir    string // its working directory
+
+	tb       testing.TB
+	args     []string
+	password string
+	control  *control
+	log      *transcript // of all its lives
+}
+
+// RedisOption changes how [StartRedis] starts the server.
+type RedisOption func(*Redis)
+
+// WithArgs adds arguments to the server's command line, as in
+// WithArgs("--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru"). They win over
+// the harness's own.
+func WithArgs(args ...string) RedisOption {
+	return func(r *Redis) { r.args = append(r.args, args...) }
+}
+
+// WithSocket makes the server listen on a unix socket as well.
+func WithSocket() RedisOption {
+	return func(r *Redis) {
+		r.Socket = filepath.Join(r.Dir, "redis.sock")
+		r.args = append(r.args, "--unixsocket", r.Socket)
+	}
+}
+
+// WithPassword makes the server ask for a password. Clients from [Redis.Client]
+// and the URL of [Redis.URL] have it.
+func WithPassword(password string) RedisOption {
+	return func(r *Redis) {
+		r.password = password
+		r.args = append(r.args, "--requirepass", password)
+	}
+}
+
+// StartRedis starts a redis-server and waits until it answers.
+func StartRedis(tb testing.TB, options ...RedisOption) *Redis {
+	tb.Helper()
+	port := FreePort(tb)
+	r := &Redis{Addr: loopback(port), Port: port, Dir: shortTempDir(tb), tb: tb, log: &transcript{}}
+	for _, option := range options {
+		option(r)
+	}
+	r.control = &control{tb: tb, addr: r.Addr, password: r.password}
+	tb.Cleanup(r.control.close)
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("redis-server %s:\n%s", r.Addr, r.log)
+		}
+	})
+	r.start()
+	return r
+}
+
+// Client returns a go-redis client straight at the server, closed when the test
+// ends. The edits change its options.
+func (r *Redis) Client(edits ...func(*redis.Options)) *redis.Client {
+	r.tb.Helper()
+	withPassword := func(o *redis.Options) { o.Password = r.password }
+	return newClient(r.tb, r.Addr, append([]func(*redis.Options){withPassword}, edits...))
+}
+
+// URL is the server's address as an upstream URL.
+func (r *Redis) URL() string {
+	if r.password != "" {
+		return fmt.Sprintf("redis://:%s@%s", r.password, r.Addr)
+	}
+	return "redis://" + r.Addr
+}
+
+// Stop shuts the server down in an orderly way (SIGTERM) and waits for its end.
+func (r *Redis) Stop() {
+	r.tb.Helper()
+	r.Terminate()
+	r.Wait()
+}
+
+// Restart kills the server if it still runs and starts it again on the same port. Without
+// persistence (see [WithArgs]) it comes back empty.
+func (r *Redis) Restart() {
+	r.tb.Helper()
+	r.Kill()
+	r.start()
+}
+
+// RestartEmpty is Restart without any file that the server has written.
+func (r *Redis) RestartEmpty() {
+	r.tb.Helper()
+	r.Kill()
+	files, err := filepath.Glob(filepath.Join(r.Dir, "*"))
+	for _, file := range files {
+		err = os.RemoveAll(file)
+	}
+	if err != nil {
+		r.tb.Fatalf("empty the directory of redis-server: %v", err)
+	}
+	r.start()
+}
+
+func (r *Redis) start() {
+	r.tb.Helper()
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		r.tb.Fatal("redis-server is not on the PATH: apt-get install redis-server")
+	}
+	args := []string{
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.Port), "--dir", r.Dir,
+		"--save", "", "--appendonly", "no",
+	}
+	cmd := exec.Command(server, append(args, r.args...)...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, r.log, r.log
+	r.control.restarted()
+	r.Process = launch(r.tb, "redis-server "+r.Addr, cmd)
+	if !poll(patience, func() bool { return r.exited() || r.control.connect() }) || r.exited() {
+		r.tb.Fatalf("redis-server %s does not answer and %s:\n%s", r.Addr, r.fate(), r.log)
+	}
+}
+
+// shortTempDir is tb.TempDir for unix sockets, whose paths may have 100 bytes or so.
+func shortTempDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "fence-") //nolint:usetesting // its paths hold the test's name
+	if err != nil {
+		tb.Fatalf("make a temporary directory: %v", err)
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

@@ -1,0 +1,232 @@
+package harness
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Relay is a network between a client and a server: it forwards bytes, and can be
+// slow, count, remember, or break. Each direction of a connection is a pipe:
+//
+//	client ──▶ read ──▶ queue, each piece with a due time ──▶ write ──▶ server
+//
+// Delay holds no byte up behind another, so it costs no throughput. Everything that
+// counts or remembers does so as the client sees it, except where the server is named.
+type Relay struct {
+	Addr string
+
+	tb     testing.TB
+	target string
+	half   time.Duration // delay of one direction
+	keep   bool          // capture bytes
+
+	tasks sync.WaitGroup // one accept loop and all links
+
+	mu       sync.Mutex
+	listener net.Listener  // nil while cut
+	links    []*link       // all there ever were
+	hole     chan struct{} // nil, or closed when the black hole ends
+	limit    *byteLimit    // nil when there is none
+}
+
+// RelayOption changes a Relay from [StartRelay].
+type RelayOption func(*Relay)
+
+// WithDelay makes a round trip longer by d, half of it in each direction. On Linux it
+// is exact to some 0.2 ms on a machine that isn't overloaded.
+func WithDelay(d time.Duration) RelayOption {
+	return func(r *Relay) { r.half = d / 2 }
+}
+
+// WithCapture keeps all bytes for [Relay.Connections].
+func WithCapture() RelayOption {
+	return func(r *Relay) { r.keep = true }
+}
+
+// Direction is a direction of a Relay's traffic.
+type Direction int
+
+// The two directions.
+const (
+	ToServer Direction = iota
+	ToClient
+)
+
+// Connection is what a Relay knows about one connection, open or closed.
+type Connection struct {
+	// RoundTrips is how often the server answered: bytes to the client after
+	// bytes to the server, however many. A pipeline is one if its replies
+	// come after all of it was sent.
+	RoundTrips int
+	// Bytes forwarded, by [Direction]; nil without [WithCapture].
+	Bytes [2][]byte
+	Open  bool
+}
+
+// StartRelay starts a relay to a "host:port" or a unix socket's path, on a free port. It
+// closes when the test ends.
+func StartRelay(tb testing.TB, target string, options ...RelayOption) *Relay {
+	tb.Helper()
+	r := &Relay{Addr: loopback(FreePort(tb)), tb: tb, target: target}
+	for _, option := range options {
+		option(r)
+	}
+	r.Restore()
+	tb.Cleanup(r.Close)
+	return r
+}
+
+// URL is the relay's address as an upstream URL.
+func (r *Relay) URL() string { return "redis://" + r.Addr }
+
+// Close ends all connections and waits for the relay's goroutines.
+func (r *Relay) Close() {
+	r.Cut()
+	r.tasks.Wait()
+}
+
+// Cut closes all connections and refuses new ones.
+func (r *Relay) Cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener != nil {
+		_ = r.listener.Close()
+		r.listener = nil
+	}
+	for _, l := range r.links {
+		l.close()
+	}
+}
+
+// Restore accepts connections again after a Cut.
+func (r *Relay) Restore() {
+	r.tb.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener != nil {
+		return
+	}
+	listener, err := net.Listen("tcp", r.Addr)
+	if err != nil {
+		r.tb.Fatalf("start the relay: %v", err)
+	}
+	r.listener = listener
+	r.tasks.Go(func() { r.serve(listener) })
+}
+
+// Blackhole stops all forwarding, also that of a connection's end, and keeps every socket open;
+// new connections open, too. Turned off, it lets out what it has held back, as a network
+// that loses and resends packets does.
+func (r *Relay) Blackhole(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case on && r.hole == nil:
+		r.hole = make(chan struct{})
+	case !on && r.hole != nil:
+		close(r.hole)
+		r.hole = nil
+	}
+}
+
+// CutAfterBytes forwards n more bytes in one direction, over all connections, and then closes
+// the connection that the next byte is on, which is not forwarded; other connections stay,
+// new ones are accepted. The channel closes when it has happened. A second call replaces
+// a first that has not.
+func (r *Relay) CutAfterBytes(direction Direction, n int) <-chan struct{} {
+	limit := &byteLimit{direction: direction, left: n, reached: make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	return limit.reached
+}
+
+// RoundTrips is the sum over all connections, see [Connection].
+func (r *Relay) RoundTrips() int {
+	sum := 0
+	for _, c := range r.Connections() {
+		sum += c.RoundTrips
+	}
+	return sum
+}
+
+// Connections are all connections in the order of their opening.
+func (r *Relay) Connections() []Connection {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var connections []Connection
+	for _, l := range r.links {
+		connections = append(connections, l.seen())
+	}
+	return connections
+}
+
+// serve accepts until the listener closes.
+func (r *Relay) serve(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		l := newLink(r, conn)
+		if !r.enter(l, listener) {
+			l.close()
+			return
+		}
+	}
+}
+
+// enter registers and starts a link, unless the relay was cut meanwhile.
+func (r *Relay) enter(l *link, listener net.Listener) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listener != listener {
+		return false
+	}
+	r.links = append(r.links, l)
+	r.tasks.Go(l.run)
+	return true
+}
+
+// open waits while the relay is a black hole. False means that the link ended.
+func (r *Relay) open(ended <-chan struct{}) bool {
+	for {
+		r.mu.Lock()
+		hole := r.hole
+		r.mu.Unlock()
+		if hole == nil {
+			return true
+		}
+		select {
+		case <-hole:
+		case <-ended:
+			return false
+		}
+	}
+}
+
+// byteLimit is a CutAfterBytes that is waiting.
+type byteLimit struct {
+	direction Direction
+	left      int
+	reached   chan struct{}
+}
+
+// allow says how many of the next n bytes may pass. The limit is non-nil if the link has to
+// be cut behind them.
+func (r *Relay) allow(direction Direction, n int) (int, *byteLimit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit := r.limit
+	if limit == nil || limit.direction != direction {
+		return n, nil
+	}
+	if n <= limit.left {
+		limit.left -= n
+		return n, nil
+	}
+	r.limit = nil
+	return limit.left, limit
+}

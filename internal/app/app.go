@@ -1,0 +1,179 @@
+// Package app puts a proxy together from its configuration and runs it: the store, the locks, the
+// server, and the order in which they start and end.
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/internal/config"
+	"github.com/fence-proxy/fence-proxy/internal/embedded"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/proxy"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// releaseTime bounds giving back holds at the end.
+const releaseTime = 2 * time.Second
+
+// Proxy is a proxy that is ready to serve.
+type Proxy struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	embedded *embedded.Store
+	store    *tokenstore.Store
+	locks    *lock.Manager
+	server   *proxy.Server
+	listener net.Listener
+
+	listening context.CancelFunc // ends the wake-up subscription
+	heard     chan struct{}
+}
+
+// Start connects to the upstream and begins to listen. The upstream must be reachable. The caller
+// runs Serve, which also cleans up.
+func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy, err error) {
+	p := &Proxy{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			p.close(ctx)
+		}
+	}()
+	options, err := p.options()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
+	defer cancel()
+	if p.store, err = tokenstore.Open(ctx, options, cfg.Lock.Provider); err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
+	id := strings.ToLower(rand.Text())
+	p.locks = lock.NewManager(id, p.store, log)
+	p.listen(id)
+	if err := p.locks.Ready(ctx); err != nil {
+		return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
+	}
+	p.server, err = proxy.NewServer(ctx, proxy.Options{
+		Name: cfg.Name, Rules: cfg.Set, Upstream: &upstream.Endpoint{Options: options, DialTimeout: cfg.Upstream.DialTimeout},
+		Store: p.store, Locks: p.locks, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
+	network, address := cfg.ListenAddress()
+	if network == "unix" {
+		if err := removeStale(address); err != nil {
+			return nil, err
+		}
+	}
+	if p.listener, err = net.Listen(network, address); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return p, nil
+}
+
+// options are how the proxy's own connections reach the upstream.
+func (p *Proxy) options() (*redis.Options, error) {
+	target, err := p.cfg.Upstream.Target()
+	if err != nil {
+		return nil, err
+	}
+	if target.Embedded {
+		if p.embedded, err = embedded.Start(); err != nil {
+			return nil, err
+		}
+		p.log.Warn("EMBEDDED STORE: everything is kept in this process's memory and is gone when it ends; " +
+			"set upstream.url to a real Redis for anything but trying out")
+		target.Network, target.Address = "tcp", p.embedded.Addr()
+	}
+	return &redis.Options{
+		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
+		DialTimeout: p.cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
+	}, nil
+}
+
+// listen begins to hear of hand-overs.
+func (p *Proxy) listen(id string) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.listening, p.heard = cancel, make(chan struct{})
+	go func() {
+		defer close(p.heard)
+		p.store.Listen(ctx, id, p.locks)
+	}()
+}
+
+// Addr is where the proxy listens.
+func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
+
+// Serve serves until ctx ends; then it drains, releases what is held and closes everything.
+func (p *Proxy) Serve(ctx context.Context) error {
+	p.log.Info("serving", "listen", p.cfg.Listen, "address", p.Addr().String(), "upstream", p.cfg.Upstream.Redacted(),
+		"name", p.cfg.Name, "rules", len(p.cfg.Rules), "provider", p.cfg.Lock.Provider)
+	served := make(chan error, 1)
+	go func() { served <- p.server.Serve(p.listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Drain)
+	p.server.Shutdown(drain)
+	cancel()
+	if err == nil {
+		err = <-served
+	}
+	p.close(context.WithoutCancel(ctx))
+	p.log.Info("stopped")
+	return err
+}
+
+// close takes down what Start has built, in reverse.
+func (p *Proxy) close(ctx context.Context) {
+	if p.listener != nil {
+		_ = p.listener.Close()
+	}
+	if p.locks != nil {
+		ctx, cancel := context.WithTimeout(ctx, releaseTime)
+		p.locks.Close(ctx)
+		cancel()
+	}
+	if p.listening != nil {
+		p.listening()
+		<-p.heard
+	}
+	if p.store != nil {
+		p.store.Close()
+	}
+	if p.embedded != nil {
+		p.embedded.Close()
+	}
+}
+
+// removeStale takes away a socket that no process listens on any more.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("listen: %w", err)
+	case info.Mode()&os.ModeSocket == 0:
+		return fmt.Errorf("listen: %s is there and is no socket: remove it or choose another path", path)
+	}
+	if nc, err := net.Dial("unix", path); err == nil {
+		_ = nc.Close()
+		return fmt.Errorf("listen: another process serves %s: stop it or choose another path", path)
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+const maxName = 64
+
+// finding is what is wrong with an option's value.
+type finding struct {
+	key string
+	fault
+}
+
+// check looks at the values of all options outside of the rules.
+func (c *Config) check() []finding {
+	var found []finding
+	refuse := func(key, remedy, problem string, args ...any) {
+		found = append(found, finding{key, fault{fmt.Sprintf(problem, args...), remedy}})
+	}
+
+	listens := true
+	if _, _, f := splitListen(c.Listen); f != nil {
+		listens = false
+		found = append(found, finding{"listen", *f})
+	}
+	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !isNameRune(r) }) {
+		refuse("name", "use 1 to 64 letters, digits, _ . or -", "%q cannot be a name", c.Name)
+	}
+	if c.Drain < 0 {
+		refuse("drain", "write 0s to break sequences off, or a time such as 5s", "%s is negative", rule.Text(c.Drain))
+	}
+	if target, f := parseURL(c.Upstream.URL); f != nil {
+		found = append(found, finding{"upstream.url", *f})
+	} else if listens && c.listensAt(target) {
+		refuse("upstream.url", "name the Redis, or listen elsewhere", "is where the proxy itself listens")
+	}
+	if c.Upstream.DialTimeout <= 0 {
+		refuse("upstream.dial_timeout", "write a time such as 5s", "%s leaves no time to connect", rule.Text(c.Upstream.DialTimeout))
+	}
+
+	word := func(key, value string, now, later []string) {
+		switch {
+		case slices.Contains(now, value):
+		case slices.Contains(later, value):
+			refuse(key, "write "+choice(now), "%q is not supported yet", value)
+		default:
+			refuse(key, "write "+choice(now), "%q is not known", value)
+		}
+	}
+	word("lock.provider", c.Lock.Provider, []string{"redis"}, []string{"redlock", "etcd", "zookeeper", "consul", "kubernetes"})
+	word("log.level", c.Log.Level, []string{"debug", "info", "warn", "error"}, nil)
+	word("log.format", c.Log.Format, []string{"text", "json"}, nil)
+	return found
+}
+
+// choice lists words as in "debug, info, warn or error".
+func choice(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func isNameRune(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_.-", r)
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// Config is a checked configuration. It does not change once loaded.
+type Config struct {
+	// Listen is where clients connect: host:port, or unix:///path. Default
+	// "127.0.0.1:6380".
+	Listen string `yaml:"listen"`
+	// Name is this proxy's name in messages, so that a refusal says behind
+	// which proxy the holder is. Default the host's name.
+	Name string `yaml:"name"`
+	// Drain is how long sequences may go on after SIGTERM; 0 breaks them off.
+	// Default 5s.
+	Drain time.Duration `yaml:"drain"`
+	// Upstream is the Redis that holds the data.
+	Upstream Upstream `yaml:"upstream"`
+	// Lock is where locks are.
+	Lock Lock `yaml:"lock"`
+	// Log is how the proxy logs.
+	Log Log `yaml:"log"`
+	// Rules are the rules in the order they were written.
+	Rules []*rule.Rule `yaml:"rules"`
+
+	// Set finds the rule of a key among Rules.
+	Set *rule.Set `yaml:"-"`
+
+	notes []string // what Load saw that the values don't show
+}
+
+// Upstream says how to reach the Redis that holds the data.
+type Upstream struct {
+	// URL is "embedded:" (a store in this process's memory, the default),
+	// redis://[[user]:password@]host[:port][/db] or
+	// unix://[[user]:password@]/path[?db=N]. It may hold a password;
+	// [Upstream.Target] takes it apart.
+	URL string `yaml:"url"`
+	// DialTimeout is how long connecting may take. Default 5s.
+	DialTimeout time.Duration `yaml:"dial_timeout"`
+}
+
+// Lock says where locks are.
+type Lock struct {
+	// Provider grants the locks. Default, and so far the only one, "redis": the
+	// upstream itself.
+	Provider string `yaml:"provider"`
+}
+
+// Log says how the proxy logs.
+type Log struct {
+	// Level is the least level that is logged: "debug", "info" (default),
+	// "warn" or "error".
+	Level string `yaml:"level"`
+	// Format is "text" (default) or "json", one object a line.
+	Format string `yaml:"format"`
+}
+
+// Default returns the configuration that needs no file: an in-memory store, and
+// the rule of the sample configuration.
+func Default() (*Config, error) {
+	cfg := defaults()
+	if err := cfg.addBuiltinRules(); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// defaults returns the default of every option, without rules.
+func defaults() *Config {
+	return &Config{
+		Listen:   "127.0.0.1:6380",
+		Name:     hostname(),
+		Drain:    5 * time.Second,
+		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second},
+		Lock:     Lock{Provider: "redis"},
+		Log:      Log{Level: "info", Format: "text"},
+		Set:      new(rule.Set),
+	}
+}
+
+func (c *Config) addBuiltinRules() error {
+	r := rule.Default()
+	r.Name, r.Prefix, r.Session = "chat", "agent:ctx:", "agent:ctx:<session>:*"
+	chat, err := rule.Compile(r)
+	if err != nil {
+		return err
+	}
+	c.Rules = []*rule.Rule{chat}
+	c.Set, err = rule.NewSet(c.Rules)
+	return err
+}
+
+// hostname returns the host's name in a form that check accepts.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "fence-proxy"
+	}
+	name = strings.Map(func(c rune) rune {
+		if !isNameRune(c) {
+			return '-'
+		}
+		return c
+	}, name)
+	return name[:min(len(name), maxName)]
+}

@@ -1,0 +1,350 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// write makes a configuration file named config.yaml in the working directory
+// of the test, so that errors name it so.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("config.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "config.yaml"
+}
+
+func load(t *testing.T, text string, args ...string) *Config {
+	t.Helper()
+	cfg, err := Load(write(t, text), flags(t, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+func flags(t *testing.T, args ...string) *pflag.FlagSet {
+	t.Helper()
+	set := pflag.NewFlagSet("fence-proxy", pflag.ContinueOnError)
+	AddFlags(set)
+	if err := set.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestDefaultIsAnEmbeddedStoreWithTheChatRule(t *testing.T) {
+	t.Parallel()
+	cfg, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Listen != "127.0.0.1:6380" || cfg.Upstream.URL != "embedded:" || cfg.Upstream.DialTimeout != 5*time.Second ||
+		cfg.Drain != 5*time.Second || cfg.Lock.Provider != "redis" || cfg.Log.Level != "info" || cfg.Log.Format != "text" || cfg.Name == "" {
+		t.Error(cfg)
+	}
+	key := []byte("agent:ctx:s42:history")
+	r := cfg.Set.Match(key)
+	if r == nil || r.Name != "chat" || r.Mode != rule.ModeLock || r.Owner != rule.OwnerConnection {
+		t.Fatalf("got rule %+v", r)
+	}
+	if got := string(r.AppendSession(nil, key)); got != "s42" {
+		t.Errorf("got session %q", got)
+	}
+}
+
+func TestLoadWithoutAFileIsTheDefault(t *testing.T) {
+	got, err := Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.notes = got.notes
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestEveryOptionIsReadFromTheFile(t *testing.T) {
+	cfg := load(t, `
+listen: unix:///run/fence-proxy.sock
+name: agents-1
+drain: 0
+upstream:
+  url: redis://alice:secret@redis.example/3
+  dial_timeout: 250ms
+lock: {provider: redis}
+log: {level: debug, format: json}
+rules:
+  - name: chat
+    prefix: "agent:ctx:"
+    session: "agent:ctx:<session>:*"
+    mode: lock
+    owner: proxy
+    writes_per_read: many
+    wait: 0
+    lease: 100ms
+    max_hold: 1m30s
+    idle: 10s
+    linger: 50ms
+    record_ttl: 2h
+    locked_error: TRYAGAIN
+  - {name: shared, prefix: "agent:ctx:shared:", mode: pass}
+  - {name: binary, prefix: !!binary /wA=}
+`)
+	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock name=agents-1 drain=0s "+
+		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms lock.provider=redis "+
+		"log.level=debug log.format=json rules=[chat shared binary]"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	want, err := rule.Compile(rule.Rule{
+		Name: "chat", Prefix: "agent:ctx:", Session: "agent:ctx:<session>:*", Mode: rule.ModeLock, Owner: rule.OwnerProxy,
+		WritesPerRead: rule.Many, Wait: 0, Lease: 100 * time.Millisecond, MaxHold: 90 * time.Second, Idle: 10 * time.Second,
+		Linger: 50 * time.Millisecond, RecordTTL: 2 * time.Hour, LockedError: "TRYAGAIN",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(cfg.Rules[0], want) {
+		t.Errorf("got  %+v\nwant %+v", cfg.Rules[0], want)
+	}
+	if r := cfg.Set.Match([]byte("agent:ctx:shared:x")); r != cfg.Rules[1] || r.Mode != rule.ModePass || r.Wait != 1500*time.Millisecond {
+		t.Errorf("got %+v", r)
+	}
+	if cfg.Rules[2].Prefix != "\xff\x00" {
+		t.Errorf("got prefix %q", cfg.Rules[2].Prefix)
+	}
+}
+
+func TestAFileWithoutRulesGuardsNothing(t *testing.T) {
+	cfg := load(t, "upstream: {url: 'redis://localhost'}\n")
+	if !cfg.Set.Empty() || cfg.Set.Match([]byte("agent:ctx:a:b")) != nil {
+		t.Error("guards something")
+	}
+	if got, want := strings.Join(cfg.Notes(), "\n"), "there are no rules: no key is guarded"; got != want {
+		t.Errorf("got notes %q", got)
+	}
+}
+
+func TestAFlagWinsOverAVariableAndThatOverTheFile(t *testing.T) {
+	const file = "listen: 127.0.0.1:1\nname: file\ndrain: 1s\nupstream: {url: 'redis://file'}\n"
+	t.Setenv("FENCE_NAME", "variable")
+	t.Setenv("FENCE_DRAIN", "2s")
+	t.Setenv("FENCE_UPSTREAM_DIAL_TIMEOUT", "3s")
+	t.Setenv("FENCE_UPSTREAM_URL", "")
+	cfg := load(t, file, "--drain=4s", "--log-level=warn")
+	for name, pair := range map[string][2]string{
+		"file":                   {cfg.Listen, "127.0.0.1:1"},
+		"variable":               {cfg.Name, "variable"},
+		"flag":                   {cfg.Drain.String(), "4s"},
+		"variable, not in file":  {cfg.Upstream.DialTimeout.String(), "3s"},
+		"variable set to naught": {cfg.Upstream.URL, "redis://file"},
+		"flag, not in file":      {cfg.Log.Level, "warn"},
+		"default":                {cfg.Log.Format, "text"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: got %q, want %q", name, pair[0], pair[1])
+		}
+	}
+}
+
+func TestEveryOptionHasAVariable(t *testing.T) {
+	values := map[string]string{
+		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s",
+		"lock.provider": "redis", "log.level": "error", "log.format": "json",
+	}
+	for _, o := range options() {
+		if values[o.key] == "" {
+			t.Fatalf("%s is not in this test", o.key)
+		}
+		t.Setenv(variable(o.key), values[o.key])
+	}
+	cfg, err := Load("", flags(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range options() {
+		if got := fmt.Sprint(o.field(cfg)); got != values[o.key] {
+			t.Errorf("%s: got %s, want %s", variable(o.key), got, values[o.key])
+		}
+	}
+}
+
+func TestEveryFlagSetsItsOption(t *testing.T) {
+	values := map[string]string{
+		"listen": ":1", "name": "n", "drain": "7s", "upstream": "redis://h", "log-level": "error", "log-format": "json",
+	}
+	var args []string
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	AddFlags(set)
+	set.VisitAll(func(f *pflag.Flag) {
+		if values[f.Name] == "" {
+			t.Fatalf("--%s is not in this test", f.Name)
+		}
+		args = append(args, "--"+f.Name+"="+values[f.Name])
+	})
+	cfg, err := Load("", flags(t, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{
+		"listen": cfg.Listen, "name": cfg.Name, "drain": cfg.Drain.String(), "upstream": cfg.Upstream.URL,
+		"log-level": cfg.Log.Level, "log-format": cfg.Log.Format,
+	}
+	if !reflect.DeepEqual(got, values) {
+		t.Errorf("got %v, want %v", got, values)
+	}
+}
+
+func TestAMistakeNamesTheVariableOrFlagItCameFrom(t *testing.T) {
+	t.Setenv("FENCE_LOG_LEVEL", "loud")
+	t.Setenv("FENCE_DRAIN", "5")
+	t.Setenv("FENCE_RULES", "[]")
+	_, err := Load(write(t, "log:\n  level: quiet\n  format: xml\n"), flags(t, "--listen=here", "--upstream=redis://:secret@h:x"))
+	const want = `FENCE_DRAIN: "5" has no unit: write 5s or 5ms
+--listen: "here" is not an address: write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock
+--upstream: cannot be parsed: percent-encode what is special in the password (# as %23, / as %2F, ? as %3F, % as %25) and put IPv6 addresses in brackets
+FENCE_LOG_LEVEL: "loud" is not known: write debug, info, warn or error
+FENCE_RULES: is set, but rules are read from the file only: unset it, and write the rules into the file
+config.yaml:3: log.format: "xml" is not known: write text or json`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestNotesSayWhatIsWorthKnowing(t *testing.T) {
+	t.Setenv("FENCE_LISTN", ":1")
+	t.Setenv("FENCE_PROXY_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("FENCE_TOKEN", "42")
+	cfg := load(t, `
+rules:
+  - {name: a, prefix: "a:"}
+  - {name: b, prefix: "b:"}
+  - {name: slow, prefix: "s:", wait: 5s, lease: 5s, idle: 10m}
+  - {name: free, prefix: "c:", mode: pass}
+  - {name: part, prefix: "a:part:", mode: pass}
+`)
+	want := []string{
+		`FENCE_LISTN is set but is no option: did you mean FENCE_LISTEN?`,
+		`upstream.url is "embedded:": all data is in this process's memory and gone when it ends`,
+		`rules a, b: after a proxy is killed its holds last until the lease (30s) ends; waiters give up after wait (1.5s)`,
+		`rule slow: wait (5s) is longer than the socket timeout that some clients have (Jedis 2s, go-redis 3s, redis-py 5s); one that gives up first sends its command again`,
+		`rule slow: idle (10m) is longer than max_hold (2m), which ends the hold first`,
+		`rule free: mode is pass, and no other rule guards a shorter prefix: the rule changes nothing`,
+	}
+	if got := cfg.Notes(); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestNotesOfTheBuiltInRulesSaySo(t *testing.T) {
+	cfg, err := Load("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `no configuration file: the built-in rule "chat" guards the keys under "agent:ctx:"`
+	if !slices.Contains(cfg.Notes(), want) {
+		t.Errorf("got %q", cfg.Notes())
+	}
+}
+
+func TestThePasswordIsNeverPrinted(t *testing.T) {
+	t.Parallel()
+	cfg, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logged strings.Builder
+	for _, url := range []string{"redis://:hunter2@h", "redis://u:hunter2@h:1/2", "unix://:hunter2@/run/s", "redis://:hunter2@h:bad"} {
+		cfg.Upstream.URL = url
+		target, _ := cfg.Upstream.Target() // one is bad on purpose
+		for _, v := range []any{cfg, *cfg, cfg.Upstream, &cfg.Upstream, target} {
+			fmt.Fprintf(&logged, "%v %+v %#v %s\n", v, v, v, v)
+			slog.New(slog.NewJSONHandler(&logged, nil)).Info("x", "v", v)
+			slog.New(slog.NewTextHandler(&logged, nil)).Info("x", "v", v)
+			if err := json.NewEncoder(&logged).Encode(v); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if strings.Contains(logged.String(), "hunter2") {
+		t.Error(logged.String())
+	}
+}
+
+func TestUpstreamURLsAreTakenApart(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]Target{
+		"embedded:":                     {Embedded: true},
+		"redis://localhost":             {Network: "tcp", Address: "localhost:6379"},
+		"redis://10.0.0.1:7000/":        {Network: "tcp", Address: "10.0.0.1:7000"},
+		"redis://[::1]:7000/15":         {Network: "tcp", Address: "[::1]:7000", DB: 15},
+		"redis://[::1]":                 {Network: "tcp", Address: "[::1]:6379"},
+		"redis://:p%40s%23s@h":          {Network: "tcp", Address: "h:6379", Password: "p@s#s"},
+		"redis://u:p@h":                 {Network: "tcp", Address: "h:6379", Username: "u", Password: "p"},
+		"unix:///run/redis.sock":        {Network: "unix", Address: "/run/redis.sock"},
+		"unix://u:p@/run/r.sock?db=3":   {Network: "unix", Address: "/run/r.sock", Username: "u", Password: "p", DB: 3},
+		"unix:///run/with%20space.sock": {Network: "unix", Address: "/run/with space.sock"},
+	} {
+		got, err := Upstream{URL: url}.Target()
+		if err != nil || got != want {
+			t.Errorf("%s: got %+v, %v", url, got, err)
+		}
+	}
+}
+
+func TestListenAddressIsWhatNetListenTakes(t *testing.T) {
+	t.Parallel()
+	for listen, want := range map[string][2]string{
+		"127.0.0.1:6380": {"tcp", "127.0.0.1:6380"}, ":0": {"tcp", ":0"}, "[::]:1": {"tcp", "[::]:1"},
+		"unix:///run/a.sock": {"unix", "/run/a.sock"},
+	} {
+		network, address := (&Config{Listen: listen}).ListenAddress()
+		if network != want[0] || address != want[1] {
+			t.Errorf("%s: got %s %s", listen, network, address)
+		}
+	}
+}
+
+func TestLoadReportsEveryMistakeAsAnErrorOfItsOwn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "my config.yaml")
+	text := "listen: nowhere\nlisten: [\"again\"]\ntypo: 1\nrules:\n  - name: a\n    wait: 1\n  - prefix: x\n    mode: fence\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(path, nil)
+	joined, ok := err.(interface{ Unwrap() []error }) // is about the shape
+	if !ok {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range joined.Unwrap() {
+		var mistake *Error
+		if !errors.As(e, &mistake) || mistake.File != path {
+			t.Fatalf("%#v", e)
+		}
+		got = append(got, fmt.Sprint(mistake.Line, " ", mistake.Key))
+	}
+	want := []string{"1 listen", "2 listen", "3 typo", "5 rules[0].prefix", "6 rules[0].wait", "7 rules[1].name", "8 rules[1].mode"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q\n%v", got, want, err)
+	}
+}

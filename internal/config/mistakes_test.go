@@ -1,0 +1,176 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
+	long := "/" + strings.Repeat("x", 107)
+	inRule := func(line string) string {
+		return "rules:\n  - name: chat\n    prefix: \"agent:\"\n    " + line + "\n"
+	}
+	for _, tc := range []struct{ name, text, want string }{
+		{"an empty file", "", `config.yaml: is empty: write at least upstream.url and a rule, or run without a file to try the proxy out`},
+		{"only comments", "# listen: x\n", `config.yaml: is empty: write at least upstream.url and a rule, or run without a file to try the proxy out`},
+		{"only null", "---\nnull\n", `config.yaml: is empty: write at least upstream.url and a rule, or run without a file to try the proxy out`},
+		{"a list", "- listen: x\n", `config.yaml:1: is a list, not a group of options: write its options as key: value, as in listen: …`},
+		{"text", "listen", `config.yaml:1: is one value, not a group of options: write its options as key: value, as in listen: …`},
+		{"two documents", "name: a\n---\nname: b\n", `config.yaml:2: begins a second document: keep one, without --- between options`},
+		{"a tab", "upstream:\n\turl: x\n", `config.yaml:2: is not YAML (found character that cannot start any token): indent with spaces, not tabs, and put values that begin with @, % or ` + "` in quotes"},
+		{"a colon without quotes", "upstream:\n  url: embedded:\n", `config.yaml:2: is not YAML (mapping values are not allowed in this context): put values with a colon in quotes, as in "embedded:", and look at the indentation`},
+		{"one on the first line", "a: b: c\n", `config.yaml:1: is not YAML (mapping values are not allowed in this context): put values with a colon in quotes, as in "embedded:", and look at the indentation`},
+		{"bytes", "name: \xff\xfe\n", `config.yaml: is not YAML (invalid leading UTF-8 octet): save it as UTF-8 text`},
+		{"an open quote", "name: \"a\n", `config.yaml:2: is not YAML (found unexpected end of stream): look for indentation, quotes or a missing space after a colon, here or just above`},
+		{"a misspelt option", "name: a\nlistn: \":1\"\n", `config.yaml:2: listn: is not an option: did you mean listen?`},
+		{"an option in capitals", "Listen: \":1\"\n", `config.yaml:1: Listen: is not an option: did you mean listen?`},
+		{"an unknown option", "colour: red\n", `config.yaml:1: colour: is not an option: the options are listen, name, drain, upstream, lock, log, rules`},
+		{"an option out of its group", "url: 'embedded:'\n", `config.yaml:1: url: is not an option: did you mean upstream.url?`},
+		{"a rule's option outside", "lease: 30s\n", `config.yaml:1: lease: is not an option: lease belongs to a rule, under rules`},
+		{"an unknown option in a group", "log:\n  colour: red\n", `config.yaml:2: log.colour: is not an option: the options of log are level, format`},
+		{"a misspelt option in a rule", inRule("maxHold: 2m"), `config.yaml:4: rules[0].maxHold: is not an option: did you mean max_hold?`},
+		{"swapped letters", inRule("wiat: 1s"), `config.yaml:4: rules[0].wiat: is not an option: did you mean wait?`},
+		{"an option with a line break", "\"a\\nb\": 1\n", `config.yaml:1: "a\nb": is not an option: the options are listen, name, drain, upstream, lock, log, rules`},
+		{"an option twice", "name: a\nname: b\n", `config.yaml:2: name: is given twice, first on line 1: remove one`},
+		{"an option twice in a rule", inRule("prefix: b"), `config.yaml:4: rules[0].prefix: is given twice, first on line 3: remove one`},
+		{"a group twice", "log: {level: info}\nlog: {format: text}\n", `config.yaml:2: log: is given twice, first on line 1: remove one`},
+		{"a list for a name", "? [a]\n: b\n", `config.yaml:1: has a list in place of an option's name: write key: value`},
+		{"a merge", "log: &l {level: info}\nlock: {<<: *l}\n", `config.yaml:2: lock.<<: is not supported: write the options out`},
+		{"an option without a value", "listen:\n", `config.yaml:1: listen: has no value: write one, or leave the line out`},
+		{"a group without options", "upstream:\n", `config.yaml:1: upstream: has no value: write one, or leave the line out`},
+		{"rules without a list", "rules:\n", `config.yaml:1: rules: has no value: write one, or leave the line out`},
+		{"a number for text", "name: 42\n", `config.yaml:1: name: 42 is a number, not text: put it in quotes: "42"`},
+		{"a boolean for text", "name: true\n", `config.yaml:1: name: true is not text to YAML (bool): put it in quotes: "true"`},
+		{"a date for text", "name: 2024-01-02\n", `config.yaml:1: name: 2024-01-02 is not text to YAML (timestamp): put it in quotes: "2024-01-02"`},
+		{"a list for text", "log:\n  level: [info]\n", `config.yaml:2: log.level: is a list, not one value: write it on one line, after level:`},
+		{"text for a group", "upstream: redis://h\n", `config.yaml:1: upstream: is one value, not a group of options: write its options as key: value, as in url: …`},
+		{"a group for the rules", "rules:\n  name: chat\n", `config.yaml:2: rules: is a group of options, not a list: begin each entry with a dash, as in - name: chat`},
+		{"text for a rule", "rules:\n  - chat\n", `config.yaml:2: rules[0]: is one value, not a group of options: write its options as key: value, as in name: …`},
+		{"nothing for a rule", "rules:\n  -\n", `config.yaml:2: rules[0]: has no value: write one, or leave the line out`},
+
+		{"a time without a unit", inRule("wait: 1500"), `config.yaml:4: rules[0].wait: "1500" has no unit: write 1500ms or 2s`},
+		{"a quoted time without one", inRule(`wait: "1500"`), `config.yaml:4: rules[0].wait: "1500" has no unit: write 1500ms or 2s`},
+		{"a small time without one", inRule("lease: 30"), `config.yaml:4: rules[0].lease: "30" has no unit: write 30s or 30ms`},
+		{"a fraction without one", inRule("lease: 1.5"), `config.yaml:4: rules[0].lease: "1.5" has no unit: add one of ms, s, m and h, as in 1.5s`},
+		{"a time in days", inRule("record_ttl: 1d"), `config.yaml:4: rules[0].record_ttl: "1d" is not a time: write a number and a unit (ms, s, m or h), as in 1500ms, 30s or 2m`},
+		{"a time with a space", inRule("record_ttl: 1 h"), `config.yaml:4: rules[0].record_ttl: "1 h" is not a time: write a number and a unit (ms, s, m or h), as in 1500ms, 30s or 2m`},
+		{"a boolean for a time", inRule("idle: true"), `config.yaml:4: rules[0].idle: "true" is not a time: write a number and a unit (ms, s, m or h), as in 1500ms, 30s or 2m`},
+		{"an empty time", "drain: ''\n", `config.yaml:1: drain: "" is not a time: write a number and a unit (ms, s, m or h), as in 1500ms, 30s or 2m`},
+
+		{"a rule without a name", "rules:\n  - prefix: a\n", `config.yaml:2: rules[0].name: is missing: name the rule, as in name: chat`},
+		{"a rule without a prefix", "rules:\n  - name: a\n", `config.yaml:2: rules[0].prefix: is missing: write the text that the guarded keys begin with, as in prefix: "agent:ctx:", or prefix: "" to guard every key`},
+		{"two rules with a name", inRule("mode: lock") + "  - prefix: b\n    name: chat\n", `config.yaml:6: rules[1].name: "chat" is the name of rules[0] too (line 2): give each rule its own name`},
+		{"two rules with a prefix", inRule("mode: lock") + "  - name: b\n    prefix: 'agent:'\n", `config.yaml:6: rules[1].prefix: "agent:" is the prefix of rules[0] too (line 3): join the two rules, or make one prefix longer`},
+		{"the reserved prefix", "rules:\n  - {name: a, prefix: 'fence-proxy:x'}\n", `config.yaml:2: rules[0].prefix: "fence-proxy:x" is inside "fence-proxy:", which the proxy keeps for itself: guard another prefix`},
+		{"a pattern for other keys", inRule("session: 'job:<id>'"), `config.yaml:4: rules[0].session: "job:<id>" matches no key that begins with the prefix "agent:": begin it with "agent:"`},
+		{"a mode to come", inRule("mode: auto"), `config.yaml:4: rules[0].mode: "auto" is not supported yet: write lock or pass`},
+		{"an unknown mode", inRule("mode: block"), `config.yaml:4: rules[0].mode: "block" is not a mode: write lock or pass`},
+		{"an owner to come", inRule("owner: auto"), `config.yaml:4: rules[0].owner: "auto" is not supported yet: write connection or proxy`},
+		{"an unknown owner", inRule("owner: me"), `config.yaml:4: rules[0].owner: "me" is not an owner: write connection or proxy`},
+		{"a negative wait", inRule("wait: -1s"), `config.yaml:4: rules[0].wait: -1s is negative: write 0s to refuse at once, or a time such as 1500ms`},
+		{"a long wait", inRule("wait: 2m"), `config.yaml:4: rules[0].wait: 2m is longer than any client waits for a reply: write 60s or less, and less than the clients' socket timeout`},
+		{"no lease", inRule("lease: 0s"), `config.yaml:4: rules[0].lease: 0s is too short to renew: write 100ms or more; 30s is the default`},
+		{"a hold below the lease", inRule("max_hold: 1s"), `config.yaml:4: rules[0].max_hold: 1s is shorter than lease (30s): write 30s or more, or shorten lease`},
+		{"a lease above the default hold", inRule("lease: 3m"), `config.yaml:2: rules[0].max_hold: 2m is shorter than lease (3m): write 3m or more, or shorten lease`},
+		{"no idle", inRule("idle: 0s"), `config.yaml:4: rules[0].idle: 0s would end every hold at once: write a time such as 30s`},
+		{"a linger past the hold", inRule("linger: 3m"), `config.yaml:4: rules[0].linger: 3m is longer than max_hold (2m): write 2m or less`},
+		{"a short record", inRule("record_ttl: 1m"), `config.yaml:4: rules[0].record_ttl: 1m is shorter than twice max_hold (2m): write 4m or more`},
+
+		{"an address without a port", "listen: localhost\n", `config.yaml:1: listen: "localhost" is not an address: write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock`},
+		{"a URL to listen on", "listen: tcp://127.0.0.1:1\n", `config.yaml:1: listen: "tcp://127.0.0.1:1" is not an address: write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock`},
+		{"an empty address", "listen: ''\n", `config.yaml:1: listen: "" is not an address: write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock`},
+		{"a port by name", "listen: ':redis'\n", `config.yaml:1: listen: "redis" is not a port: write a number up to 65535, or 0 for any free port`},
+		{"a port too high", "listen: ':65536'\n", `config.yaml:1: listen: "65536" is not a port: write a number up to 65535, or 0 for any free port`},
+		{"a relative socket", "listen: unix://fence.sock\n", `config.yaml:1: listen: "unix://fence.sock" is not the address of a socket: write three slashes and the full path, as in unix:///run/fence-proxy.sock`},
+		{"a long socket", "listen: unix://" + long + "\n", `config.yaml:1: listen: the path has 108 bytes, and a socket's may have 107: choose a shorter one`},
+		{"a name with a space", "name: my proxy\n", `config.yaml:1: name: "my proxy" cannot be a name: use 1 to 64 letters, digits, _ . or -`},
+		{"a negative drain", "drain: -1s\n", `config.yaml:1: drain: -1s is negative: write 0s to break sequences off, or a time such as 5s`},
+		{"no time to connect", "upstream: {dial_timeout: 0s}\n", `config.yaml:1: upstream.dial_timeout: 0s leaves no time to connect: write a time such as 5s`},
+		{"a provider to come", "lock:\n  provider: etcd\n", `config.yaml:2: lock.provider: "etcd" is not supported yet: write redis`},
+		{"an unknown provider", "lock:\n  provider: mysql\n", `config.yaml:2: lock.provider: "mysql" is not known: write redis`},
+		{"an unknown level", "log:\n  level: INFO\n", `config.yaml:2: log.level: "INFO" is not known: write debug, info, warn or error`},
+		{"an unknown format", "log:\n  format: xml\n", `config.yaml:2: log.format: "xml" is not known: write text or json`},
+
+		{"an upstream without a scheme", "upstream:\n  url: localhost:6379\n", `config.yaml:2: upstream.url: is not a URL: write redis://host:6379, unix:///path/redis.sock or "embedded:"`},
+		{"another scheme", "upstream:\n  url: http://h\n", `config.yaml:2: upstream.url: does not begin with a known scheme: write redis://host:6379, unix:///path/redis.sock or "embedded:"`},
+		{"TLS", "upstream:\n  url: rediss://h\n", `config.yaml:2: upstream.url: rediss:// is not supported yet: write redis://host:6379, unix:///path/redis.sock or "embedded:"`},
+		{"Sentinel", "upstream:\n  url: redis+sentinel://h\n", `config.yaml:2: upstream.url: redis+sentinel:// is not supported yet: write redis://host:6379, unix:///path/redis.sock or "embedded:"`},
+		{"a cluster", "upstream:\n  url: redis+cluster://h\n", `config.yaml:2: upstream.url: redis+cluster:// is not supported yet: write redis://host:6379, unix:///path/redis.sock or "embedded:"`},
+		{"no host", "upstream:\n  url: redis:///0\n", `config.yaml:2: upstream.url: names no host: write redis://host:6379`},
+		{"port 0", "upstream:\n  url: redis://h:0\n", `config.yaml:2: upstream.url: "0" is not a port: write a number from 1 to 65535`},
+		{"a user alone", "upstream:\n  url: redis://bob@h\n", `config.yaml:2: upstream.url: has a user but no password: redis://user:password@… logs in as a user, redis://:password@… as the default one`},
+		{"a hash in the password", "upstream:\n  url: redis://:hunter2#@h\n", `config.yaml:2: upstream.url: cannot be parsed: percent-encode what is special in the password (# as %23, / as %2F, ? as %3F, % as %25) and put IPv6 addresses in brackets`},
+		{"a database by name", "upstream:\n  url: redis://h/main\n", `config.yaml:2: upstream.url: "main" is not a database: write its number after the host, as in redis://host:6379/2`},
+		{"options of another client", "upstream:\n  url: redis://h?protocol=3\n", `config.yaml:2: upstream.url: has options after a ?, and redis:// takes none: remove them`},
+		{"a relative upstream socket", "upstream:\n  url: unix://redis.sock\n", `config.yaml:2: upstream.url: does not name a socket by its full path: write three slashes, as in unix:///run/redis.sock`},
+		{"an unknown socket option", "upstream:\n  url: unix:///r.sock?d=1\n", `config.yaml:2: upstream.url: has options after the ? other than one db: write unix:///path?db=N`},
+		{"itself for upstream", "listen: ':6379'\nupstream:\n  url: redis://localhost\n", `config.yaml:3: upstream.url: is where the proxy itself listens: name the Redis, or listen elsewhere`},
+		{"its own socket for upstream", "listen: unix:///a.sock\nupstream:\n  url: unix:///a.sock\n", `config.yaml:3: upstream.url: is where the proxy itself listens: name the Redis, or listen elsewhere`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Load(write(t, tc.text), nil)
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			if err.Error() != tc.want {
+				t.Errorf("got\n%s\nwant\n%s", err, tc.want)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Error("tells the password")
+			}
+		})
+	}
+}
+
+func TestAFileThatCannotBeReadIsRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("conf/config.yaml", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("secret.yaml", nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"nowhere/config.yaml": `nowhere/config.yaml: does not exist: check the path; it counts from the working directory unless it begins with /`,
+		"conf/config.yaml/":   `conf/config.yaml/: is a directory: name the file in it, as in conf/config.yaml/config.yaml`,
+		"secret.yaml":         `secret.yaml: may not be read by this user: change its mode or owner`,
+	} {
+		if path == "secret.yaml" && os.Getuid() == 0 {
+			continue // root may read everything
+		}
+		if _, err := Load(path, nil); err == nil || err.Error() != want {
+			t.Errorf("got\n%v\nwant\n%s", err, want)
+		}
+	}
+}
+
+func FuzzLoadOfAnyFileDoesNotPanic(f *testing.F) {
+	sample, err := os.ReadFile("../../config.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(sample))
+	f.Add("rules: &a [*a]\n")
+	f.Add("a: &a\n  <<: *a\nrules: [{name: *a}]")
+	f.Add("? [x]\n: !!binary '%%'\nname: !!binary '%%'")
+	f.Fuzz(func(t *testing.T, text string) {
+		path := t.TempDir() + "/config.yaml"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := Load(path, nil)
+		if (cfg == nil) == (err == nil) {
+			t.Fatal(cfg, err)
+		}
+		if err != nil {
+			for line := range strings.Lines(err.Error()) {
+				if !strings.HasPrefix(line, path) {
+					t.Fatalf("a line without its file: %q", line)
+				}
+			}
+			return
+		}
+		cfg.Notes()
+	})
+}

@@ -1,0 +1,45 @@
+package lock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// Reason says why a sequence may not write.
+type Reason string
+
+// The reasons.
+const (
+	ReasonSuperseded Reason = "superseded" // another owner was granted the session since
+	ReasonMissing    Reason = "missing"    // the fence record is gone
+	ReasonStored     Reason = "stored"     // this token was stored already
+	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
+	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
+)
+
+// FencedError refuses a command of a sequence whose reads are stale. Nothing was written.
+type FencedError struct {
+	Record *tokenstore.Record
+	Reason Reason
+	Grant  uint64            // the grant presented
+	Newest uint64            // the newest grant, 0 when not known
+	Holder tokenstore.Holder // who holds the session now, if anybody and if known
+}
+
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("%v: grant %d is stale (%s)", e.Record, e.Grant, e.Reason)
+}
+
+// LockedError refuses a command after waiting for another owner. Nothing was written.
+type LockedError struct {
+	Record *tokenstore.Record
+	Holder tokenstore.Holder
+	Waited time.Duration
+	Word   string // first word of the reply, by the rule's locked_error
+}
+
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("%v: still held by %s after %v", e.Record, e.Holder.Owner, e.Waited)
+}

@@ -1,0 +1,281 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// The keeper of a sequence is its timer. It renews the lease at a third, and ends the hold at
+// linger, idle or max_hold.
+
+// busyRetry is how soon the keeper looks again when somebody was inside the sequence.
+const busyRetry = 20 * time.Millisecond
+
+// renewed notes that the lease counts from sent and sets the timer. Called with mu held.
+func (s *Sequence) renewed(sent time.Time) {
+	s.leaseUntil = sent.Add(s.Claim.Lease)
+	s.renewAt = sent.Add(s.Claim.Lease / 3)
+	s.schedule(s.next())
+}
+
+// next is when the keeper has something to do.
+func (s *Sequence) next() time.Time {
+	next := s.since.Add(s.Rule.MaxHold)
+	for _, t := range [...]time.Time{s.renewAt, s.used.Add(s.keep())} {
+		if t.Before(next) {
+			next = t
+		}
+	}
+	return next
+}
+
+// keep is how long the hold stands without a guarded command.
+func (s *Sequence) keep() time.Duration {
+	if s.lingering && s.Rule.Linger > 0 {
+		return min(s.Rule.Linger, s.Rule.Idle)
+	}
+	return s.Rule.Idle
+}
+
+// schedule makes the timer fire no later than at. A timer that fires early only looks and sets
+// itself again, so that a busy sequence seldom touches it.
+func (s *Sequence) schedule(at time.Time) {
+	if !s.due.IsZero() && !s.due.After(at) {
+		return
+	}
+	s.due = at
+	if s.timer == nil {
+		s.timer = time.AfterFunc(time.Until(at), s.tick)
+	} else {
+		s.timer.Reset(time.Until(at))
+	}
+}
+
+// tick is the keeper's turn.
+func (s *Sequence) tick() {
+	s.owner.manager.Detach(s.look)
+}
+
+func (s *Sequence) look(ctx context.Context) {
+	s.mu.Lock()
+	s.due = time.Time{}
+	if s.state != Held {
+		s.mu.Unlock()
+		return
+	}
+	now := time.Now()
+	grant := s.grant
+	renew := !now.Before(s.renewAt)
+	end := !now.Before(s.used.Add(s.keep())) || now.Sub(s.since) >= s.Rule.MaxHold
+	s.mu.Unlock()
+
+	switch {
+	case end:
+		if !s.TryEnter() {
+			s.again(busyRetry)
+			return
+		}
+		s.end(ctx, time.Now())
+		s.Leave()
+	case renew:
+		s.renew(ctx, grant)
+	default:
+		s.again(0)
+	}
+}
+
+// again sets the timer for what is next, but not before pause has passed.
+func (s *Sequence) again(pause time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Held {
+		return
+	}
+	at := s.next()
+	if soonest := time.Now().Add(pause); at.Before(soonest) {
+		at = soonest
+	}
+	s.schedule(at)
+}
+
+// end ends the hold at linger, idle or max_hold. The caller is inside.
+func (s *Sequence) end(ctx context.Context, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	log := s.owner.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", s.grant)
+	switch {
+	case s.state != Held:
+	case now.Sub(s.since) >= s.Rule.MaxHold:
+		log.Warn("hold reached max_hold and was revoked", "max_hold", s.Rule.MaxHold, "client", s.Claim.Client)
+		s.outlive(ctx, now)
+	case !now.Before(s.used.Add(s.keep())):
+		log.Debug("hold ended without a further command", "after", s.keep())
+		s.release(ctx, false)
+		s.lapse()
+	default: // used again meanwhile
+		s.schedule(s.next())
+	}
+}
+
+// lapse ends a hold whose reads may still be written. Called with mu held.
+func (s *Sequence) lapse() {
+	s.lingering = false
+	if s.pending || s.reads.anyFresh() {
+		s.setState(Ended)
+	} else {
+		s.setState(Free)
+	}
+}
+
+// renew extends the lease; failures are tried again while it lasts, and beyond: as long as nobody
+// else has come, the hold is taken up again.
+func (s *Sequence) renew(ctx context.Context, grant uint64) {
+	sent := time.Now()
+	holder, err := s.callRenew(ctx, grant, false)
+	if errors.Is(err, tokenstore.ErrLapsed) {
+		if !s.TryEnter() { // a commit may just be releasing it
+			s.again(busyRetry)
+			return
+		}
+		defer s.Leave()
+		if !s.holds(grant) {
+			return
+		}
+		sent = time.Now()
+		holder, err = s.callRenew(ctx, grant, true)
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Held || s.grant != grant {
+		return
+	}
+	log := s.owner.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", grant)
+	switch {
+	case err == nil:
+		s.renewed(sent)
+	case errors.Is(err, tokenstore.ErrLost):
+		log.Warn("hold lost", "holder", holder.Client, "newest", holder.Grant)
+		reason := ReasonSuperseded
+		if !holder.Held() {
+			reason = ReasonMissing
+		}
+		s.breakOff(reason, holder.Grant, holder)
+	default:
+		log.Warn("lease not renewed, trying again", "left", time.Until(s.leaseUntil).Round(time.Millisecond), "error", err)
+		s.renewAt = time.Now().Add(min(s.Claim.Lease/10, time.Second))
+		s.schedule(s.next())
+	}
+}
+
+func (s *Sequence) callRenew(ctx context.Context, grant uint64, resume bool) (tokenstore.Holder, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(callTimeout, s.Claim.Lease/3))
+	defer cancel()
+	return s.owner.manager.provider.Renew(ctx, s.Record, s.Claim, grant, resume)
+}
+
+func (s *Sequence) holds(grant uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == Held && s.grant == grant
+}
+
+// release gives the hold back, once: if the store can't be reached, the lease ends it. Called
+// with mu held by somebody inside; mu is free during the call.
+func (s *Sequence) release(ctx context.Context, revoke bool) {
+	if s.state != Held {
+		return
+	}
+	grant := s.grant
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	err := s.owner.manager.provider.Release(ctx, s.Record, s.Claim, grant, revoke)
+	cancel()
+	s.mu.Lock()
+	if err != nil {
+		s.owner.manager.log.Warn("hold not released, its lease will end it",
+			"rule", s.Record.Rule, "session", s.Record.Session, "grant", grant, "error", err)
+	}
+}
+
+// close gives the hold back for an owner that does not come back: it tries until the lease ends.
+func (s *Sequence) close(ctx context.Context) {
+	select {
+	case s.gate <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer s.Leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.timer != nil {
+		s.timer.Stop()
+		s.due = time.Time{}
+	}
+	for s.state == Held {
+		grant, until := s.grant, s.leaseUntil
+		s.mu.Unlock()
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := s.owner.manager.provider.Release(call, s.Record, s.Claim, grant, false)
+		cancel()
+		again := err != nil && time.Now().Before(until) && rest(ctx, 100*time.Millisecond)
+		s.mu.Lock()
+		if !again {
+			s.setState(Free)
+		}
+	}
+	s.reads.clear()
+	s.broken = nil
+	s.setState(Free)
+}
+
+// rest waits for d and reports whether ctx is still good.
+func rest(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (s *Sequence) lastUsed() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+// Join notes that a connection has a part in the sequence.
+func (s *Sequence) Join(member any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.members == nil {
+		s.members = map[any]struct{}{}
+	}
+	s.members[member] = struct{}{}
+}
+
+// leave ends a connection's part and reports whether it was the last with one.
+func (s *Sequence) leave(member any) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.members[member]; !ok {
+		return false
+	}
+	delete(s.members, member)
+	return len(s.members) == 0
+}
+
+// Abandon gives up a hold after an exchange whose outcome is not known.
+func (s *Sequence) Abandon(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(ctx, false)
+	s.reads.clear()
+	s.setState(Free)
+}

@@ -1,0 +1,118 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// maxSequences bounds the sequences that one owner may have before those with nothing to lose are
+// dropped, and then the longest ended ones.
+const maxSequences = 4096
+
+// Owner is one party: its reads and writes belong together. It is made by Manager.Owner and ends
+// with Close.
+type Owner struct {
+	// ID is unique among all owners of all proxies.
+	ID      string
+	manager *Manager
+
+	mu        sync.Mutex
+	identity  tokenstore.Identity
+	claims    map[*rule.Rule]*tokenstore.Claim
+	sequences map[sequenceKey]*Sequence
+}
+
+type sequenceKey struct {
+	db      int
+	rule    *rule.Rule
+	session string
+}
+
+// Identify sets who the owner is, for messages; holds taken from now on carry it.
+func (o *Owner) Identify(id tokenstore.Identity) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.identity != id {
+		o.identity = id
+		clear(o.claims)
+	}
+}
+
+// Sequence returns the owner's sequence on a session, a Free one if it has none.
+func (o *Owner) Sequence(db int, r *rule.Rule, session []byte) *Sequence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := o.sequences[sequenceKey{db, r, string(session)}]; s != nil {
+		return s
+	}
+	if len(o.sequences) >= maxSequences {
+		o.sweep(time.Now())
+	}
+	claim := o.claims[r]
+	if claim == nil {
+		claim = tokenstore.NewClaim(o.ID, o.identity, r.Lease, r.RecordTTL)
+		o.claims[r] = claim
+	}
+	name := string(session)
+	s := &Sequence{
+		Record: tokenstore.NewRecord(db, r.Name, name), Claim: claim, Rule: r,
+		owner: o, gate: make(chan struct{}, 1),
+	}
+	o.sequences[sequenceKey{db, r, name}] = s
+	return s
+}
+
+// sweep makes room: first what nobody would miss, then the ended sequences that were used least
+// lately. A write that comes after its ended sequence was forgotten counts as a blind one.
+func (o *Owner) sweep(now time.Time) {
+	var oldest *Sequence
+	var oldestKey sequenceKey
+	for key, s := range o.sequences {
+		select {
+		case s.gate <- struct{}{}:
+		default:
+			continue // somebody is inside
+		}
+		if s.idleAway(now) {
+			delete(o.sequences, key)
+		} else if s.State() == Ended && (oldest == nil || s.lastUsed().Before(oldest.lastUsed())) {
+			oldest, oldestKey = s, key
+		}
+		<-s.gate
+	}
+	if len(o.sequences) >= maxSequences && oldest != nil {
+		delete(o.sequences, oldestKey)
+	}
+}
+
+// Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part
+// is released at once. It returns without waiting for the store.
+func (o *Owner) Leave(member any) {
+	for _, s := range o.all() {
+		if s.leave(member) {
+			o.manager.Detach(func(ctx context.Context) { s.close(ctx) })
+		}
+	}
+}
+
+// Close releases all holds. It returns without waiting for the store: Manager.Close does.
+func (o *Owner) Close() {
+	o.manager.forget(o)
+	for _, s := range o.all() {
+		o.manager.Detach(func(ctx context.Context) { s.close(ctx) })
+	}
+}
+
+func (o *Owner) all() []*Sequence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]*Sequence, 0, len(o.sequences))
+	for _, s := range o.sequences {
+		all = append(all, s)
+	}
+	return all
+}

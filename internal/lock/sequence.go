@@ -1,0 +1,298 @@
+package lock
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// State is a sequence's state; the package comment has the diagram.
+type State uint8
+
+// The states.
+const (
+	Free State = iota
+	Held
+	Ended
+	Broken
+)
+
+// Sequence is what one owner does on one session. Between Turn and Leave its caller has it to
+// itself, but for the keeper, which acts only when nobody is inside.
+type Sequence struct {
+	Record *tokenstore.Record
+	Claim  *tokenstore.Claim
+	Rule   *rule.Rule
+
+	owner *Owner
+	gate  chan struct{} // holds one element while somebody is inside
+
+	mu      sync.Mutex
+	state   State
+	grant   uint64 // of the hold, or of the one that ended
+	seq     uint64 // of the last write under grant
+	reads   reads
+	pending bool // reads under grant that no write has followed: any write of the session depends on them
+	broken  *FencedError
+
+	since      time.Time // when the hold began
+	used       time.Time // last guarded command
+	leaseUntil time.Time // when the lease ends unless renewed
+	renewAt    time.Time
+	lingering  bool // the hold is kept after a commit
+	timer      *time.Timer
+	due        time.Time // when timer fires; zero: it doesn't run
+
+	members map[any]struct{} // connections with a part in the sequence, for owners that have several
+}
+
+// How says how a read gets its grant.
+type How uint8
+
+const (
+	// Acquire begins a sequence: take the session or wait for it.
+	Acquire How = iota
+	// Verify goes on with a hold: only look whether its grant is still the newest.
+	Verify
+	// Resume goes on with a hold whose lease may have ended: take it up again, without waiting.
+	Resume
+)
+
+// BeforeRead says how to read, and which grant the reads so far were made under (0: none). The
+// error is a *FencedError: the sequence was broken, and this reports it.
+func (s *Sequence) BeforeRead(ctx context.Context, now time.Time) (How, uint64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outlive(ctx, now)
+	switch s.state {
+	case Broken:
+		return 0, 0, s.report()
+	case Held:
+		s.used = now
+		if now.Before(s.leaseUntil) {
+			return Verify, s.grant, nil
+		}
+		return Resume, s.grant, nil
+	case Ended:
+		return Acquire, s.grant, nil
+	default:
+		return Acquire, 0, nil
+	}
+}
+
+// Granted takes in a begin's answer. sent is when the begin was sent: the lease counts from then.
+func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	resumed := s.state == Held && b.Continuous
+	if !b.Continuous {
+		s.reads.supersede(s.pending)
+	}
+	if !resumed {
+		s.since = sent
+		s.lingering = false
+	}
+	s.grant, s.seq = b.Grant, b.Seq
+	s.used = sent
+	s.setState(Held)
+	s.renewed(sent)
+}
+
+// Current compares a verified record with the hold. The error is a *FencedError: the hold was
+// lost, and this reports it.
+func (s *Sequence) Current(t tokenstore.Token) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Held && t.Grant == s.grant {
+		return nil
+	}
+	if s.state != Broken {
+		s.breakOff(reasonOf(t), t.Grant, tokenstore.Holder{})
+	}
+	return s.report()
+}
+
+// Lost reports that a Resume found the session granted to somebody else.
+func (s *Sequence) Lost(newest uint64, holder tokenstore.Holder) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Broken {
+		s.breakOff(ReasonSuperseded, newest, holder)
+	}
+	return s.report()
+}
+
+func reasonOf(t tokenstore.Token) Reason {
+	if t.Grant == 0 {
+		return ReasonMissing
+	}
+	return ReasonSuperseded
+}
+
+// Read takes in a read command that was answered under the hold.
+func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads.expire(now, s.Rule.MaxHold)
+	s.reads.add(command, keys, now)
+	s.pending = true
+	s.used = now
+}
+
+// Write is a write that is about to be sent.
+type Write struct {
+	Keys []uint64 // the session's keys that it writes, as hashes
+	// Atomic: the update does not depend on an earlier read, so it is never refused as stale.
+	Atomic bool
+}
+
+// Token is what a write presents.
+type Token struct {
+	Grant, Seq uint64 // Grant 0: a blind write
+	// OrBlind: the write does not depend on what was read under Grant. If the store says that it
+	// is superseded, the write goes on blindly.
+	OrBlind bool
+}
+
+// BeforeWrite returns the token to present. The error is a *FencedError: the write depends on
+// reads that are stale, and this reports it.
+func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Token, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.outlive(ctx, now)
+	s.reads.expire(now, s.Rule.MaxHold)
+	if s.state == Broken {
+		return Token{}, s.report()
+	}
+	if !w.Atomic {
+		if s.reads.tainted() {
+			s.release(ctx, false)
+			s.breakOff(ReasonSuperseded, 0, tokenstore.Holder{})
+			return Token{}, s.report()
+		}
+		if s.reads.usedUp(w.Keys) {
+			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUsedUp, Grant: s.grant}
+		}
+	}
+	s.used = now
+	switch s.state {
+	case Held:
+		return Token{Grant: s.grant, Seq: s.seq + 1, OrBlind: w.Atomic}, nil
+	case Ended:
+		return Token{Grant: s.grant, Seq: s.seq + 1, OrBlind: w.Atomic || !s.pending && !s.reads.fresh(w.Keys)}, nil
+	default:
+		return Token{Seq: 1}, nil
+	}
+}
+
+// Keeps reports whether a commit under the hold keeps it.
+func (s *Sequence) Keeps() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == Held && (s.Rule.WritesPerRead == rule.Many || s.Rule.Linger > 0)
+}
+
+// Committed takes in an applied commit. applied is false when the command itself failed (its own
+// error reply): the value is unchanged, so the reads still stand, though the hold was settled.
+func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied bool, sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = sent
+	if c.Grant == 0 {
+		if applied {
+			s.reads.write(w.Keys)
+		}
+		return
+	}
+	s.grant, s.seq = grant, c.Seq
+	if c.Keep {
+		s.lingering = true
+		s.renewed(sent)
+	}
+	if applied && s.Rule.WritesPerRead == rule.One {
+		s.reads.write(w.Keys)
+		s.reads.complete()
+		s.pending = false
+	}
+	switch {
+	case c.Keep && s.state == Held:
+	case !applied || s.reads.anyFresh():
+		s.setState(Ended)
+	default:
+		s.setState(Free)
+	}
+}
+
+// Refused takes in a check that refused the write and returns the error that reports it.
+func (s *Sequence) Refused(c tokenstore.Check) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reason := Reason(c.Verdict)
+	if s.state != Broken {
+		s.breakOff(reason, c.Token.Grant, c.Holder)
+	}
+	return s.report()
+}
+
+// Superseded remembers, without reporting it, that the grant is not the newest: a write that may
+// goes on blindly, but what was read before is stale.
+func (s *Sequence) Superseded() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads.supersede(s.pending)
+	s.setState(Free)
+}
+
+// State returns the state.
+func (s *Sequence) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// outlive breaks a hold that is past max_hold, for when a paused proxy wakes before its keeper.
+func (s *Sequence) outlive(ctx context.Context, now time.Time) {
+	if s.state == Held && now.Sub(s.since) >= s.Rule.MaxHold {
+		s.release(ctx, true)
+		s.breakOff(ReasonMaxHold, 0, tokenstore.Holder{})
+	}
+}
+
+// breakOff ends the hold in the middle; report tells the owner.
+func (s *Sequence) breakOff(reason Reason, newest uint64, holder tokenstore.Holder) {
+	s.broken = &FencedError{Record: s.Record, Reason: reason, Grant: s.grant, Newest: newest, Holder: holder}
+	s.setState(Broken)
+}
+
+func (s *Sequence) report() error {
+	err := s.broken
+	s.broken = nil
+	s.reads.clear()
+	s.setState(Free)
+	return err
+}
+
+func (s *Sequence) setState(state State) {
+	if (s.state == Held) != (state == Held) {
+		if state == Held {
+			s.owner.manager.open(1)
+		} else {
+			s.owner.manager.open(-1)
+		}
+	}
+	s.state = state
+	if state == Free {
+		s.pending = false
+	}
+}
+
+// idleAway reports whether nothing would be lost with the sequence.
+func (s *Sequence) idleAway(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads.expire(now, s.Rule.MaxHold)
+	return s.state == Free && !s.reads.tainted() && len(s.reads.keys) == 0
+}

@@ -1,0 +1,350 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// lastReplies is how long a client that is to go may take to get the replies under way.
+const lastReplies = 250 * time.Millisecond
+
+// client is one connection from an agent, with an upstream connection of its own.
+type client struct {
+	srv *Server
+	nc  net.Conn
+	in  input
+	out downstream
+	up  *upstream.Conn
+
+	parser *resp.RequestParser
+	state  state
+	owner  *lock.Owner  // this connection as an owner
+	waiter *lock.Waiter // its place in line
+
+	stopping atomic.Bool // the server wants it to go
+	lost     atomic.Bool // the upstream connection has ended
+	joined   bool        // it has a part in sequences of the proxy's owner
+
+	// Used again by each command:
+	exchange *upstream.Exchange
+	timer    *time.Timer
+	send     []byte
+	keys     []command.Key
+	parts    []part
+	session  []byte
+}
+
+func newClient(s *Server, nc net.Conn) *client {
+	c := &client{
+		srv: s, nc: nc, out: downstream{nc: nc},
+		parser: resp.NewRequestParser(s.limits()), state: newState(s.upstream.Options.DB),
+		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
+	}
+	c.timer.Stop()
+	return c
+}
+
+// run is the client's life.
+func (c *client) run() {
+	defer c.nc.Close()
+	up, err := c.srv.upstream.Dial(context.Background())
+	if err != nil {
+		c.srv.log.Warn("client turned away", "client", c.address(), "error", err)
+		_, _ = c.nc.Write(resp.AppendError(nil, "ERR fence-proxy: "+err.Error()))
+		return
+	}
+	c.up = upstream.NewConn(up, &c.out)
+	c.owner = c.srv.locks.Owner(c.identity())
+	c.waiter = c.srv.locks.Waiter()
+	received := make(chan struct{})
+	go c.serve(received)
+
+	err = c.commands()
+	c.srv.log.Debug("client left", "client", c.address(), "name", c.state.name, "reason", err)
+	if c.stopping.Load() {
+		c.finish()
+	}
+	_ = c.up.Close()
+	<-received
+	_ = c.out.Flush()
+	c.waiter.Close()
+	c.owner.Close()
+	if c.joined {
+		c.srv.owner.Leave(c)
+	}
+}
+
+// serve takes replies back until the upstream connection ends.
+func (c *client) serve(received chan<- struct{}) {
+	defer close(received)
+	_ = c.up.Serve()
+	c.lost.Store(true)
+	_ = c.nc.SetReadDeadline(past)
+}
+
+// commands handles the client's commands, one after the other, until it leaves.
+func (c *client) commands() error {
+	for {
+		req, err := c.next()
+		if err != nil {
+			return err
+		}
+		if err := c.handle(req); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the client's next command. Before it waits for one, everything that is on its way
+// is sent.
+func (c *client) next() (resp.Request, error) {
+	for {
+		req, n, err := c.parser.Next(c.in.bytes())
+		if err != nil {
+			_ = c.refuse(err)
+			_ = c.up.Flush()
+			c.finish()
+			return req, err
+		}
+		if n > 0 {
+			c.in.consume(n)
+			if len(req.Args) == 0 {
+				continue
+			}
+			return req, nil
+		}
+		if err := c.flush(); err != nil {
+			return req, err
+		}
+		switch {
+		case c.lost.Load():
+			return req, upstream.ErrLost
+		case c.stopping.Load():
+			return req, net.ErrClosed
+		}
+		if err := c.in.fill(c.nc, c.parser.Missing()); err != nil {
+			return req, err
+		}
+	}
+}
+
+func (c *client) flush() error {
+	if err := c.up.Flush(); err != nil {
+		return err
+	}
+	return c.out.Flush()
+}
+
+// handle is one command's way: what does it mean, and what is done about it?
+func (c *client) handle(req resp.Request) error {
+	cmd, _ := c.srv.commands.table.Lookup(req.Args)
+	p, err := c.plan(cmd, req.Args)
+	switch {
+	case err != nil:
+		c.state.refused = c.state.multi
+		return c.refuse(err)
+	case len(p.parts) == 0:
+		return c.pass(cmd, req)
+	case p.writes:
+		err = c.guarded(p, req, c.write)
+	default:
+		err = c.guarded(p, req, c.read)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errGone), errors.Is(err, upstream.ErrLost):
+		_ = c.refuse(err)
+		return err
+	default:
+		return c.refuse(err)
+	}
+}
+
+// pass sends an unguarded command as it came. Those that change what the guard must know of the
+// connection are waited for.
+func (c *client) pass(cmd *command.Command, req resp.Request) error {
+	name := ""
+	if cmd != nil {
+		name = cmd.Name
+	}
+	switch name {
+	case "multi":
+		c.state.multi = true
+	case "exec":
+		return c.exec(req)
+	case "discard":
+		c.state.endMulti()
+	case "watch":
+		c.state.watching = c.state.watching || !c.state.multi
+	case "unwatch":
+		c.state.watching = c.state.multi && c.state.watching
+	case "select":
+		return c.selectDB(req)
+	case "hello", "reset", "client|setname":
+		return c.renamed(name, req)
+	case "subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync", "client|reply":
+		c.state.raw = true
+		c.up.Raw()
+	case "scan", "keys", "randomkey":
+		if !c.state.multi && !c.state.raw {
+			return c.list(name, req)
+		}
+	}
+	if c.state.raw {
+		c.up.Pass(req.Raw, 0)
+	} else {
+		c.up.Pass(req.Raw, 1)
+	}
+	return nil
+}
+
+// exec ends a transaction. One in which a command was refused must not be carried out.
+func (c *client) exec(req resp.Request) error {
+	refused, selected := c.state.refused && c.state.multi, c.state.selected
+	c.state.endMulti()
+	switch {
+	case refused:
+		if _, err := c.ask([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
+			return err
+		}
+		return c.up.Local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
+	case selected >= 0:
+		x, err := c.ask(req.Raw, false)
+		if err != nil {
+			return err
+		}
+		if _, null, _, ok := resp.ArrayHeader(x.Frame(0)); ok && !null {
+			c.state.db = selected
+		}
+		return c.up.Local(x.Frame(0))
+	}
+	c.up.Pass(req.Raw, 1)
+	return nil
+}
+
+// selectDB notes which database the connection is in, since locks are per database.
+func (c *client) selectDB(req resp.Request) error {
+	db := -1
+	if len(req.Args) == 2 {
+		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
+			db = n
+		}
+	}
+	if c.state.raw {
+		c.up.Pass(req.Raw, 0)
+		return nil
+	}
+	x, err := c.ask(req.Raw, true)
+	if err != nil || x.StreamType != '+' {
+		return err
+	}
+	if c.state.multi {
+		c.state.selected = db
+	} else {
+		c.state.db = db
+	}
+	return nil
+}
+
+// renamed notes what HELLO, RESET and CLIENT SETNAME change.
+func (c *client) renamed(name string, req resp.Request) error {
+	if c.state.raw || c.state.multi {
+		c.up.Pass(req.Raw, 1)
+		return nil
+	}
+	x, err := c.ask(req.Raw, true)
+	if err != nil || x.StreamType == '-' {
+		return err
+	}
+	switch name {
+	case "reset":
+		c.state = newState(0)
+	case "client|setname":
+		c.state.name = string(req.Args[2])
+	case "hello":
+		for i, a := range req.Args {
+			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
+				c.state.name = string(req.Args[i+1])
+			}
+		}
+	}
+	c.owner.Identify(c.identity())
+	return nil
+}
+
+// list passes a command whose reply lists keys, and leaves the reserved ones out.
+func (c *client) list(name string, req resp.Request) error {
+	for range randomTries {
+		x, err := c.ask(req.Raw, false)
+		if err != nil {
+			return err
+		}
+		frame := x.Frame(0)
+		if name != "randomkey" {
+			return c.up.Local(unlisted(name, frame))
+		}
+		if v, _, err := resp.ParseValue(frame); err != nil || !isReserved(v.Str) {
+			return c.up.Local(frame)
+		}
+	}
+	return c.up.Local(resp.AppendNull(nil, false))
+}
+
+// ask sends one command and waits for its reply: streamed to the client, or kept.
+func (c *client) ask(raw []byte, stream bool) (*upstream.Exchange, error) {
+	x := c.exchange
+	if stream {
+		x.Reset(1, 0, false, func() bool { return true })
+	} else {
+		x.Reset(1, -1, false, nil)
+	}
+	c.up.Send(x, raw)
+	if err := c.up.Flush(); err != nil {
+		return x, err
+	}
+	return x, c.await(x)
+}
+
+// refuse answers a command with an error line.
+func (c *client) refuse(err error) error {
+	c.logRefusal(err)
+	return c.up.Local(errorLine(err, time.Now()))
+}
+
+// finish lets the replies under way reach the client.
+func (c *client) finish() {
+	for end := time.Now().Add(lastReplies); c.up.Outstanding() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	_ = c.out.Flush()
+}
+
+// stop makes the client go once its present command is done.
+func (c *client) stop() {
+	c.stopping.Store(true)
+	_ = c.nc.SetReadDeadline(past)
+}
+
+// identity is who the client is, for messages.
+func (c *client) identity() tokenstore.Identity {
+	return tokenstore.Identity{Proxy: c.srv.name, Client: c.address(), Name: c.state.name}
+}
+
+func (c *client) address() string {
+	if a := c.nc.RemoteAddr().String(); a != "" && a != "@" {
+		return a
+	}
+	return "unix socket"
+}

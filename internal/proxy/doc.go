@@ -1,0 +1,21 @@
+// Package proxy is the bytes and the guard: it stands between a client and Redis, passes on what
+// no rule guards, and sends what a rule guards with its fence.
+//
+// # One command's way
+//
+//	socket ─▶ input ─▶ client.next ─▶ client.handle ─┬▶ pass ─────────────▶ upstream.Conn ─▶ Redis
+//	                   (framed)       (plan: which    ├▶ read:  begin | cmd ─────┤
+//	                                   sessions?)     ├▶ write: check | cmd | settle
+//	                                                  └▶ refuse ─▶ an error line
+//	socket ◀─ downstream ◀──────────────────────────────── upstream.Conn.Serve ◀── replies
+//
+// client.go is the whole way in one file; plan.go decides what a command is, guard.go what a
+// guarded one costs, park.go how a client waits. errors.go is the only place where a Go error
+// becomes a RESP error line.
+//
+// # Goroutines
+//
+// A client has two: run reads its commands and sends them up, serve takes the replies back. While
+// a command of the client waits, a third watches the socket, so that a client that leaves is
+// noticed. A client's state belongs to run alone.
+package proxy

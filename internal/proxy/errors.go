@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// deniedError refuses a command that cannot be guarded, or a reserved key.
+type deniedError struct{ reason string }
+
+func (e *deniedError) Error() string { return e.reason }
+
+// unknownError says that a write's outcome is not known.
+type unknownError struct {
+	sessions string
+	err      error
+}
+
+func (e *unknownError) Error() string { return e.sessions + ": " + e.err.Error() }
+func (e *unknownError) Unwrap() error { return e.err }
+
+// downError says that the fence could not be asked. Nothing was written.
+type downError struct {
+	sessions string
+	err      error
+}
+
+func (e *downError) Error() string { return e.sessions + ": " + e.err.Error() }
+func (e *downError) Unwrap() error { return e.err }
+
+// errorLine is the RESP error line of an error. Its first word is fixed, the rest is for people:
+// what happened, to which rule and session, and what to do.
+func errorLine(err error, now time.Time) []byte {
+	return resp.AppendError(nil, errorText(err, now))
+}
+
+func errorText(err error, now time.Time) string {
+	var (
+		fenced   *lock.FencedError
+		locked   *lock.LockedError
+		denied   *deniedError
+		unknown  *unknownError
+		down     *downError
+		protocol *resp.ProtocolError
+	)
+	switch {
+	case errors.As(err, &fenced):
+		return "FENCED " + fencedText(fenced, now)
+	case errors.As(err, &locked):
+		return lockedText(locked, now)
+	case errors.As(err, &denied):
+		return "FENCEDENIED " + denied.reason
+	case errors.As(err, &unknown):
+		return fmt.Sprintf("FENCEUNKNOWN %s: the write may or may not have been applied: %v. Read again before you write.",
+			unknown.sessions, unknown.err)
+	case errors.As(err, &down):
+		return fmt.Sprintf("FENCEDOWN %s: nothing was written: %v. Try again later.", down.sessions, down.err)
+	case errors.As(err, &protocol):
+		return "ERR " + protocol.Error()
+	case errors.Is(err, upstream.ErrLost):
+		return "ERR " + upstream.ErrLost.Error()
+	}
+	return "ERR fence-proxy: " + err.Error()
+}
+
+func fencedText(e *lock.FencedError, now time.Time) string {
+	var why string
+	switch e.Reason {
+	case lock.ReasonSuperseded:
+		why = "the session was granted to another owner since it was read"
+	case lock.ReasonMissing:
+		why = "the session's fence record is gone (deleted, evicted, flushed or expired)"
+	case lock.ReasonStored:
+		why = "a write with this token was stored already"
+	case lock.ReasonMaxHold:
+		why = "the hold reached max_hold and was ended"
+	case lock.ReasonUsedUp:
+		why = "an earlier write of the same owner used up the read"
+	default:
+		why = string(e.Reason)
+	}
+	text := fmt.Sprintf("%v: nothing was written: %s", e.Record, why)
+	if e.Grant > 0 {
+		text += fmt.Sprintf(" (grant %d", e.Grant)
+		if e.Newest > 0 {
+			text += fmt.Sprintf(", newest %d", e.Newest)
+		}
+		text += ")"
+	}
+	if e.Holder.Held() {
+		text += "; held now by " + holderText(e.Holder, now)
+	}
+	return text + ". Read again, then write."
+}
+
+func lockedText(e *lock.LockedError, now time.Time) string {
+	text := fmt.Sprintf("%s %v is held by %s", e.Word, e.Record, holderText(e.Holder, now))
+	if e.Waited > 0 {
+		text += fmt.Sprintf("; waited %v", e.Waited.Round(time.Millisecond))
+	}
+	return text + ". Nothing was written; try again later."
+}
+
+// holderText says who a holder is and since when.
+func holderText(h tokenstore.Holder, now time.Time) string {
+	if !h.Held() {
+		return "another owner"
+	}
+	var b strings.Builder
+	if h.Client != "" {
+		b.WriteString("client " + h.Client)
+		if h.Name != "" {
+			fmt.Fprintf(&b, " (%s)", h.Name)
+		}
+		b.WriteString(" of ")
+	}
+	fmt.Fprintf(&b, "proxy %s since %s (%v ago, grant %d)", h.Proxy, h.Since.UTC().Format(time.RFC3339),
+		max(now.Sub(h.Since), 0).Round(100*time.Millisecond), h.Grant)
+	return b.String()
+}

@@ -1,0 +1,53 @@
+package proxy
+
+import (
+	"bytes"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// The reserved prefix is closed to clients: a command that names a key under it is refused, and
+// replies that list keys leave them out.
+
+var reservedPrefix = []byte(tokenstore.Prefix)
+
+func isReserved(key []byte) bool { return bytes.HasPrefix(key, reservedPrefix) }
+
+// lists reports whether a command's reply is a list of keys.
+func lists(name string) bool { return name == "scan" || name == "keys" || name == "randomkey" }
+
+// randomTries bounds how often RANDOMKEY is asked again for a key that is not reserved.
+const randomTries = 64
+
+// unlisted returns a reply of SCAN or KEYS without the reserved keys: the frame itself when there
+// are none.
+func unlisted(name string, frame []byte) []byte {
+	if !bytes.Contains(frame, reservedPrefix) {
+		return frame
+	}
+	v, _, err := resp.ParseValue(frame)
+	if err != nil || v.IsError() {
+		return frame
+	}
+	keys := v
+	var out []byte
+	if name == "scan" {
+		if len(v.Elems) != 2 {
+			return frame
+		}
+		out = resp.AppendBulk(resp.AppendArray(out, 2), v.Elems[0].Str)
+		keys = v.Elems[1]
+	}
+	kept := keys.Elems[:0]
+	for _, k := range keys.Elems {
+		if !isReserved(k.Str) {
+			kept = append(kept, k)
+		}
+	}
+	out = resp.AppendArray(out, len(kept))
+	for _, k := range kept {
+		out = resp.AppendBulk(out, k.Str)
+	}
+	return out
+}

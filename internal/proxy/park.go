@@ -1,0 +1,175 @@
+package proxy
+
+import (
+	"errors"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// errGone says that the client left while its command waited.
+var errGone = errors.New("the client has gone")
+
+const (
+	// watchAfter is how long a command waits before its socket is watched. A usual round trip is
+	// over sooner.
+	watchAfter = 50 * time.Millisecond
+	// probeEvery is how often a client is looked after that has sent more than is read ahead.
+	probeEvery = 100 * time.Millisecond
+)
+
+// past is a deadline that makes a blocked read return.
+var past = time.Unix(1, 0)
+
+// await waits for an exchange. The error is errGone or upstream.ErrLost.
+func (c *client) await(x *upstream.Exchange) error {
+	c.timer.Reset(watchAfter)
+	select {
+	case <-x.Done:
+		c.timer.Stop()
+		return x.Err
+	case <-c.timer.C:
+	}
+	w := c.watch()
+	defer w.stop()
+	select {
+	case <-x.Done:
+		return x.Err
+	case <-w.gone:
+		return errGone
+	}
+}
+
+// enter waits for the client's turn on a sequence. It reports false when left is over.
+func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
+	if s.TryEnter() {
+		return true, nil
+	}
+	if left <= 0 {
+		return false, nil
+	}
+	w := c.watch()
+	defer w.stop()
+	c.timer.Reset(left)
+	defer c.timer.Stop()
+	select {
+	case s.Turn() <- struct{}{}:
+		return true, nil
+	case <-c.timer.C:
+		return false, nil
+	case <-w.gone:
+		return false, errGone
+	}
+}
+
+// queue waits for a hand-over. It reports false when left is over.
+func (c *client) queue(left time.Duration) (bool, error) {
+	if left <= 0 {
+		return false, nil
+	}
+	w := c.watch()
+	defer w.stop()
+	c.timer.Reset(left)
+	defer c.timer.Stop()
+	select {
+	case <-c.waiter.C:
+		return true, nil
+	case <-c.timer.C:
+		return false, nil
+	case <-w.gone:
+		return false, errGone
+	}
+}
+
+// watcher reads ahead on a client's socket while its command waits, so that it sees the client
+// go.
+type watcher struct {
+	c    *client
+	gone chan struct{} // closed when the client has gone, or is to go
+	done chan struct{}
+	quit chan struct{}
+}
+
+func (c *client) watch() *watcher {
+	w := &watcher{c: c, gone: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{})}
+	go w.run()
+	return w
+}
+
+func (w *watcher) run() {
+	defer close(w.done)
+	for {
+		room, err := w.c.in.ahead(w.c.nc)
+		if err != nil {
+			if !w.stopped() {
+				close(w.gone)
+			}
+			return
+		}
+		if !room {
+			w.probe()
+			return
+		}
+		if w.stopped() {
+			return
+		}
+	}
+}
+
+func (w *watcher) stopped() bool {
+	select {
+	case <-w.quit:
+		return true
+	default:
+		return false
+	}
+}
+
+// probe looks whether the client has closed its side, without reading.
+func (w *watcher) probe() {
+	t := time.NewTicker(probeEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-t.C:
+			if hungUp(w.c.nc) {
+				close(w.gone)
+				return
+			}
+		}
+	}
+}
+
+// stop ends the watch; what was read stays in the input.
+func (w *watcher) stop() {
+	close(w.quit)
+	_ = w.c.nc.SetReadDeadline(past)
+	<-w.done
+	_ = w.c.nc.SetReadDeadline(time.Time{})
+}
+
+// hungUp reports whether the peer has closed its side, though data may be left to read.
+func hungUp(nc net.Conn) bool {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return true
+	}
+	hup := false
+	err = raw.Control(func(fd uintptr) {
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+		n, err := unix.Poll(fds, 0)
+		hup = err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return err != nil || hup
+}

@@ -1,0 +1,162 @@
+package proxy
+
+import (
+	"bytes"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// part is one session's part in a guarded command.
+type part struct {
+	sequence *lock.Sequence
+	keys     []uint64 // of the session, as hashes
+}
+
+// plan is what a command means to the guard.
+type plan struct {
+	parts  []part // the sessions it touches, in the order in which they are locked
+	writes bool
+	atomic bool
+}
+
+// hashSeed makes key and command hashes; they never leave the process.
+var hashSeed = maphash.MakeSeed()
+
+// plan decides what a command means. The error is a *deniedError.
+func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
+	p := plan{parts: c.parts[:0]}
+	if cmd == nil {
+		return p, c.unknown(args)
+	}
+	keys, complete := cmd.Keys(c.keys[:0], args)
+	c.keys = keys
+	if !complete && c.mentions(args) {
+		asked, err := c.srv.commands.keys(args)
+		if err != nil {
+			return p, &deniedError{fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
+		}
+		keys = asked
+	}
+	_, look := looks[cmd.Name]
+	for _, key := range keys {
+		if key.Index >= len(args) {
+			continue
+		}
+		name := args[key.Index]
+		if isReserved(name) {
+			return p, reserved(name)
+		}
+		r := c.srv.rules.Match(name)
+		if r == nil || r.Mode == rule.ModePass {
+			continue
+		}
+		p.writes = p.writes || key.Access == command.Write && !look
+		p.add(c, r, name)
+	}
+	c.parts = p.parts
+	if len(p.parts) == 0 {
+		return p, nil
+	}
+	if isTouch(cmd, args) || cmd.Name == "watch" {
+		p.parts = nil // WATCH reads no value
+		return p, nil
+	}
+	_, p.atomic = atomics[cmd.Name]
+	return p, c.guardable(cmd, args, p)
+}
+
+// add notes a guarded key; sessions are kept sorted.
+func (p *plan) add(c *client, r *rule.Rule, key []byte) {
+	owner := c.owner
+	if r.Owner == rule.OwnerProxy {
+		owner = c.srv.owner
+	}
+	c.session = r.AppendSession(c.session[:0], key)
+	s := owner.Sequence(c.state.db, r, c.session)
+	hash := maphash.Bytes(hashSeed, key)
+	at, found := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
+		return strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0])
+	})
+	if found {
+		p.parts[at].keys = append(p.parts[at].keys, hash)
+		return
+	}
+	p.parts = slices.Insert(p.parts, at, part{sequence: s, keys: []uint64{hash}})
+}
+
+// guardable refuses what can't be run under a fence.
+func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
+	where := p.parts[0].sequence.Record
+	deny := func(why string) error {
+		return &deniedError{fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
+	}
+	switch {
+	case c.state.raw:
+		return deny("can't be guarded on a connection that has subscribed, monitors or turned replies off: use another connection")
+	case c.state.multi:
+		return deny("can't be guarded inside MULTI: send it by itself (redis-py: pipeline(transaction=False))")
+	case c.state.watching && p.writes:
+		return deny("can't be guarded while this connection has keys under WATCH: send UNWATCH first; the fence makes WATCH unnecessary here")
+	case otherDB(cmd, args):
+		return deny("reaches into another database, where its session can't be fenced from here")
+	case blocks(cmd, args):
+		return deny("can't be guarded while it blocks: use its form without waiting")
+	}
+	return nil
+}
+
+// otherDB reports whether a call writes to a database that is not the connection's.
+func otherDB(cmd *command.Command, args [][]byte) bool {
+	return cmd.Name == "move" || cmd.Name == "copy" && has(args[1:], "DB")
+}
+
+// blocks reports whether a call may block.
+func blocks(cmd *command.Command, args [][]byte) bool {
+	if !cmd.Is(command.FlagBlocking) {
+		return false
+	}
+	if cmd.Name != "xread" && cmd.Name != "xreadgroup" {
+		return true
+	}
+	return has(args, "BLOCK")
+}
+
+// has reports whether an option is among args.
+func has(args [][]byte, option string) bool {
+	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.EqualFold(a, []byte(option)) })
+}
+
+// unknown judges a command that the upstream's table does not have: Redis may still know it, so
+// it must not name a guarded key.
+func (c *client) unknown(args [][]byte) error {
+	for _, a := range args[1:] {
+		if isReserved(a) {
+			return reserved(a)
+		}
+	}
+	if c.mentions(args) {
+		return &deniedError{fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0]))}
+	}
+	return nil
+}
+
+// mentions reports whether an argument is a guarded or reserved key, if it is a key.
+func (c *client) mentions(args [][]byte) bool {
+	return slices.ContainsFunc(args[1:], func(a []byte) bool {
+		r := c.srv.rules.Match(a)
+		return isReserved(a) || r != nil && r.Mode != rule.ModePass
+	})
+}
+
+func reserved(key []byte) error {
+	return &deniedError{fmt.Sprintf("the key %q is reserved for fence records", clip(key))}
+}
+
+// clip keeps names in messages short.
+func clip(name []byte) []byte { return name[:min(len(name), 128)] }

@@ -1,0 +1,151 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// Options are what a Server is made of. All are required.
+type Options struct {
+	Name     string // of this proxy, in messages
+	Rules    *rule.Set
+	Upstream *upstream.Endpoint
+	Store    *tokenstore.Store
+	Locks    *lock.Manager
+	Log      *slog.Logger
+}
+
+// Server accepts clients and serves them until it is shut down.
+type Server struct {
+	name     string
+	rules    *rule.Set
+	upstream *upstream.Endpoint
+	store    *tokenstore.Store
+	locks    *lock.Manager
+	log      *slog.Logger
+
+	owner    *lock.Owner // of rules with owner: proxy
+	commands *commands
+
+	draining atomic.Bool
+
+	mu       sync.Mutex
+	listener net.Listener
+	clients  map[*client]struct{}
+	work     sync.WaitGroup
+}
+
+// NewServer returns a server; it learns the upstream's commands.
+func NewServer(ctx context.Context, o Options) (*Server, error) {
+	s := &Server{
+		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks, log: o.Log,
+		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
+		clients: map[*client]struct{}{},
+	}
+	table, err := command.Load(ctx, o.Store.Client(0))
+	if err != nil {
+		return nil, fmt.Errorf("learn the upstream's commands: %w", err)
+	}
+	s.commands = newCommands(table, o.Store)
+	return s, nil
+}
+
+// Serve accepts clients from l until Shutdown. It returns nil then.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = l
+	s.mu.Unlock()
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			s.accept(nc)
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		default:
+			var transient net.Error
+			if !errors.As(err, &transient) {
+				return fmt.Errorf("accept clients: %w", err)
+			}
+			s.log.Warn("client not accepted", "error", err) // out of descriptors, say
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// accept starts a client. A client that comes while the listener closes is turned away.
+func (s *Server) accept(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		_ = nc.Close()
+		return
+	}
+	c := newClient(s, nc)
+	s.clients[c] = struct{}{}
+	s.work.Go(func() {
+		c.run()
+		s.mu.Lock()
+		delete(s.clients, c)
+		s.mu.Unlock()
+	})
+}
+
+// Shutdown stops accepting, lets open sequences go on until none is left or ctx ends, closes all
+// clients and waits for them.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.mu.Lock()
+	s.draining.Store(true)
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+	n := len(s.clients)
+	s.mu.Unlock()
+	s.log.Info("draining", "clients", n, "holds", s.locks.Holds())
+	if err := s.locks.Drained(ctx); err != nil {
+		s.log.Warn("drain time is over, breaking off open sequences", "holds", s.locks.Holds())
+	}
+	s.mu.Lock()
+	for c := range s.clients {
+		c.stop()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// commands is the server's command table, and the way to ask it about calls that the table can't
+// tell the keys of.
+type commands struct {
+	table *command.Table
+	store *tokenstore.Store
+}
+
+func newCommands(t *command.Table, s *tokenstore.Store) *commands {
+	return &commands{table: t, store: s}
+}
+
+// askTimeout bounds asking the server for a call's keys.
+const askTimeout = 2 * time.Second
+
+// keys asks the server.
+func (c *commands) keys(args [][]byte) ([]command.Key, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	return command.ServerKeys(ctx, c.store.Client(0), args)
+}
+
+// limits are what a client may send.
+func (s *Server) limits() resp.Limits { return resp.Limits{} }

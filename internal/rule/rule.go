@@ -1,0 +1,142 @@
+package rule
+
+import "time"
+
+// ReservedPrefix begins the keys of the proxy's own records. No rule may guard
+// a prefix inside it.
+const ReservedPrefix = "fence-proxy:"
+
+// Mode says what a rule does to the commands on its keys.
+type Mode string
+
+const (
+	// ModeLock makes a guarded read take the session's lock and the write that
+	// follows commit and release it. The default.
+	ModeLock Mode = "lock"
+	// ModePass guards nothing: it exempts a prefix from a shorter one.
+	ModePass Mode = "pass"
+)
+
+// Owner says whose reads and writes belong together.
+type Owner string
+
+const (
+	// OwnerConnection makes each client connection an owner. The default.
+	OwnerConnection Owner = "connection"
+	// OwnerProxy makes everything behind this proxy one owner.
+	OwnerProxy Owner = "proxy"
+)
+
+// WritesPerRead says whether a write uses up the reads before it.
+type WritesPerRead string
+
+const (
+	// One ends the sequence at its first write. The default.
+	One WritesPerRead = "one"
+	// Many lets a sequence go on writing until it is released or ends.
+	Many WritesPerRead = "many"
+)
+
+// Rule guards every key with a prefix. Its fields are the options of a rule in
+// the configuration file, under the names in their tags, and do not change once
+// the rule is compiled.
+type Rule struct {
+	// Name stands for the rule in messages and metrics: 1 to 64 letters,
+	// digits, "_", "." or "-", unlike that of any other rule. Required.
+	Name string `yaml:"name"`
+	// Prefix begins every key of the rule. The empty prefix guards every key.
+	Prefix string `yaml:"prefix"`
+	// Session is the pattern that takes the session from the key; the package
+	// comment has its language. Default "": each key is its own session.
+	Session string `yaml:"session"`
+	// Mode says what the rule does. Default [ModeLock].
+	Mode Mode `yaml:"mode"`
+	// Owner says whose reads and writes belong together. Default
+	// [OwnerConnection].
+	Owner Owner `yaml:"owner"`
+	// WritesPerRead says whether a write uses up the reads before it. Default
+	// [One].
+	WritesPerRead WritesPerRead `yaml:"writes_per_read"`
+	// Wait is how long a command waits for a session that another owner holds
+	// before it is refused; 0 refuses at once. At most 60s, default 1500ms,
+	// which is below the socket timeouts of common clients: one that gives up
+	// first sends its command again.
+	Wait time.Duration `yaml:"wait"`
+	// Lease is how long a hold outlives a proxy that was killed; it is renewed
+	// at a third of this while the owner lives. At least 100ms, default 30s.
+	Lease time.Duration `yaml:"lease"`
+	// MaxHold ends every hold, however alive its owner is. At least Lease,
+	// default 2m.
+	MaxHold time.Duration `yaml:"max_hold"`
+	// Idle ends a hold whose owner sent no guarded command for so long.
+	// Default 30s.
+	Idle time.Duration `yaml:"idle"`
+	// Linger is how long a hold is kept after a commit, so that the next
+	// sequence of the same owner finds it. At most MaxHold; default 0, released
+	// with the commit.
+	Linger time.Duration `yaml:"linger"`
+	// RecordTTL is how long the fence record stays after the session's last
+	// use. At least twice MaxHold, default 1h.
+	RecordTTL time.Duration `yaml:"record_ttl"`
+	// LockedError is the first word of the refusal after waiting; some clients
+	// retry certain words by themselves, as go-redis does TRYAGAIN. Default
+	// "LOCKED".
+	LockedError string `yaml:"locked_error"`
+
+	pattern *pattern // nil where each key is its own session
+}
+
+// Default returns the defaults of all options; name and prefix have none.
+func Default() Rule {
+	return Rule{
+		Mode:          ModeLock,
+		Owner:         OwnerConnection,
+		WritesPerRead: One,
+		Wait:          1500 * time.Millisecond,
+		Lease:         30 * time.Second,
+		MaxHold:       2 * time.Minute,
+		Idle:          30 * time.Second,
+		Linger:        0,
+		RecordTTL:     time.Hour,
+		LockedError:   "LOCKED",
+	}
+}
+
+// New compiles r after giving the options that are zero their default, save
+// Wait and Linger, where zero means none. Start from [Default] to have theirs
+// too.
+func New(r Rule) (*Rule, error) {
+	d := Default()
+	orDefault(&r.Mode, d.Mode)
+	orDefault(&r.Owner, d.Owner)
+	orDefault(&r.WritesPerRead, d.WritesPerRead)
+	orDefault(&r.Lease, d.Lease)
+	orDefault(&r.MaxHold, d.MaxHold)
+	orDefault(&r.Idle, d.Idle)
+	orDefault(&r.RecordTTL, d.RecordTTL)
+	orDefault(&r.LockedError, d.LockedError)
+	return Compile(r)
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Compile checks r as it is and compiles its pattern. The error joins one
+// [*FieldError] for each thing that is wrong.
+func Compile(r Rule) (*Rule, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	if r.Session != "" {
+		p, problem := parsePattern(r.Session)
+		if problem != nil {
+			return nil, problem
+		}
+		r.pattern = p
+	}
+	return &r, nil
+}

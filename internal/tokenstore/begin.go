@@ -1,0 +1,111 @@
+package tokenstore
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// Begin is the answer to a begin: granted, or held by somebody else.
+type Begin struct {
+	Granted bool
+	// Grant is the hold's grant; Seq the last seq stored under it (0 for a new one).
+	Grant, Seq uint64
+	// Continuous: nobody was granted the session since the expected grant, so what was read under
+	// it is still current.
+	Continuous bool
+
+	// Holder, LeaseLeft and Ahead are set when not granted: who holds, for how long at least, and
+	// how many waiters stand before this one.
+	Holder    Holder
+	LeaseLeft time.Duration
+	Ahead     int
+}
+
+// AppendBegin appends the begin script's call: it answers with one reply. A non-empty waiter
+// queues the caller when somebody else holds the session. expected is the grant of an earlier
+// hold whose reads shall go on, or 0.
+func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64) []byte {
+	dst = redcon.AppendArray(dst, 3+3+9)
+	dst = append(dst, s.scripts.begin.evalsha...)
+	dst = append(dst, r.keys...)
+	dst = redcon.AppendBulkString(dst, c.Owner)
+	dst = redcon.AppendBulkString(dst, c.info)
+	dst = redcon.AppendBulkString(dst, c.lease)
+	dst = redcon.AppendBulkString(dst, c.ttl)
+	dst = appendUint(dst, s.floor.Load())
+	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, reserve)
+	dst = redcon.AppendBulkString(dst, waiter)
+	return appendUint(dst, expected)
+}
+
+// ParseBegin reads the reply to AppendBegin. Errors: ErrNoScript, *ProviderError, *StoreError.
+func (s *Store) ParseBegin(frame []byte) (Begin, error) {
+	v, _, err := resp.ParseValue(frame)
+	if err != nil {
+		return Begin{}, err
+	}
+	if v.IsError() {
+		return Begin{}, replyError(string(v.Str))
+	}
+	return s.parseBegin(stringsOf(v))
+}
+
+func (s *Store) parseBegin(part []string) (Begin, error) {
+	switch {
+	case len(part) == 2 && part[0] == "provider":
+		return Begin{}, &ProviderError{Record: part[1], Configured: s.provider}
+	case len(part) == 4 && part[0] == "granted":
+		b := Begin{Granted: true, Continuous: part[3] == "1"}
+		var err1, err2 error
+		b.Grant, err1 = strconv.ParseUint(part[1], 10, 64)
+		b.Seq, err2 = strconv.ParseUint(part[2], 10, 64)
+		if err1 == nil && err2 == nil {
+			s.saw(b.Grant)
+			return b, nil
+		}
+	case len(part) == 4 && part[0] == "held":
+		left, err1 := strconv.ParseInt(part[2], 10, 64)
+		ahead, err2 := strconv.Atoi(part[3])
+		if err1 == nil && err2 == nil {
+			h := parseHolder(part[1])
+			s.saw(h.Grant)
+			return Begin{Holder: h, LeaseLeft: time.Duration(left) * time.Millisecond, Ahead: ahead}, nil
+		}
+	}
+	return Begin{}, fmt.Errorf("the begin script answered %q", part)
+}
+
+// AppendVerify appends a plain read of the token key, for an owner that holds the session already.
+func (s *Store) AppendVerify(dst []byte, r *Record) []byte { return append(dst, r.get...) }
+
+// ParseVerify reads the reply to AppendVerify; a missing record gives a zero Token.
+func (s *Store) ParseVerify(frame []byte) (Token, error) {
+	v, _, err := resp.ParseValue(frame)
+	if err != nil {
+		return Token{}, err
+	}
+	if v.IsError() {
+		return Token{}, replyError(string(v.Str))
+	}
+	t := parseToken(string(v.Str))
+	s.saw(t.Grant)
+	return t, nil
+}
+
+// stringsOf flattens an array of strings and integers.
+func stringsOf(v resp.Value) []string {
+	if len(v.Elems) == 0 {
+		return []string{string(v.Str)}
+	}
+	part := make([]string, len(v.Elems))
+	for i, e := range v.Elems {
+		part[i] = string(e.Str)
+	}
+	return part
+}

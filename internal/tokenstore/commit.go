@@ -1,0 +1,160 @@
+package tokenstore
+
+import (
+	"strconv"
+
+	"github.com/tidwall/redcon"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// Commit is one session's part in a commit.
+type Commit struct {
+	Record *Record
+	Claim  *Claim
+	// Grant is the hold's grant, or 0 for a blind write, which is granted as it is applied.
+	Grant uint64
+	// Seq counts the writes under Grant, from 1.
+	Seq uint64
+	// Keep holds on to the session after the commit; else it is released and handed on.
+	Keep bool
+}
+
+// Verdict is what the check says of a commit.
+type Verdict string
+
+// The verdicts. Only Good lets the write through.
+const (
+	Good       Verdict = "good"
+	Missing    Verdict = "missing"    // the record is gone: flushed, evicted, expired or deleted
+	Superseded Verdict = "superseded" // a newer grant was issued
+	Stored     Verdict = "stored"     // this token, or a later one of this grant, is stored already
+	Held       Verdict = "held"       // a blind write found a holder
+	Queued     Verdict = "queued"     // a blind write found waiters
+	Foreign    Verdict = "provider"   // the record is another provider's
+)
+
+// Check is the answer of the check.
+type Check struct {
+	Verdict Verdict
+	Token   Token  // the record when the verdict is not Good
+	Holder  Holder // likewise
+}
+
+// CommitFrames is the number of replies that AppendCommit's block gets for n sessions; FrameCheck,
+// FrameCommand and FrameExec say which is which.
+func CommitFrames(n int) int { return 2*n + 4 }
+
+// FrameCheck is the index of session i's check among the block's replies.
+func FrameCheck(i int) int { return 1 + i }
+
+// FrameCommand is the index of the reply to queueing the client's command.
+func FrameCommand(n int) int { return n + 2 }
+
+// FrameExec is the index of the EXEC's reply: an array of the client's reply and n settlements,
+// nil when a check refused, or an error when the command could not be queued.
+func FrameExec(n int) int { return 2*n + 3 }
+
+// AppendCommit appends the block that applies a client's command (RESP bytes) under its tokens.
+func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte) []byte {
+	dst = appendWatch(dst, parts)
+	for i := range parts {
+		dst = s.appendCheck(dst, &parts[i])
+	}
+	dst = append(dst, "*1\r\n$5\r\nMULTI\r\n"...)
+	dst = append(dst, command...)
+	for i := range parts {
+		dst = s.appendSettle(dst, &parts[i])
+	}
+	return append(dst, "*1\r\n$4\r\nEXEC\r\n"...)
+}
+
+func appendWatch(dst []byte, parts []Commit) []byte {
+	if len(parts) == 1 {
+		return append(dst, parts[0].Record.watch...)
+	}
+	dst = redcon.AppendArray(dst, 1+len(parts))
+	dst = redcon.AppendBulkString(dst, "WATCH")
+	for i := range parts {
+		dst = redcon.AppendBulkString(dst, parts[i].Record.token)
+	}
+	return dst
+}
+
+// appendCheck sends the check's text, never its digest: see check.lua.
+func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
+	dst = redcon.AppendArray(dst, 3+3+5)
+	dst = append(dst, s.scripts.check.eval...)
+	dst = append(dst, c.Record.keys...)
+	dst = appendUint(dst, c.Grant)
+	dst = appendUint(dst, c.Seq)
+	dst = redcon.AppendBulkString(dst, c.Claim.Owner)
+	dst = redcon.AppendBulkString(dst, s.provider)
+	return redcon.AppendBulkString(dst, c.Claim.ttl)
+}
+
+// appendSettle sends a blind write's settlement as text too: without it the write would have no
+// grant. A holder's may go by digest, since its hold stands until it is settled again.
+func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
+	dst = redcon.AppendArray(dst, 3+3+10)
+	if c.Grant == 0 {
+		dst = append(dst, s.scripts.settle.eval...)
+	} else {
+		dst = append(dst, s.scripts.settle.evalsha...)
+	}
+	dst = append(dst, c.Record.keys...)
+	dst = redcon.AppendBulkString(dst, c.Claim.Owner)
+	dst = redcon.AppendBulkString(dst, c.Claim.info)
+	dst = redcon.AppendBulkString(dst, c.Claim.lease)
+	dst = redcon.AppendBulkString(dst, c.Claim.ttl)
+	dst = appendUint(dst, s.floor.Load())
+	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, reserve)
+	dst = appendUint(dst, c.Grant)
+	dst = appendUint(dst, c.Seq)
+	return redcon.AppendBulkString(dst, flag(c.Keep))
+}
+
+// ParseCheck reads the reply to one check. Errors: *ProviderError, *StoreError.
+func (s *Store) ParseCheck(frame []byte) (Check, error) {
+	if string(frame) == "$4\r\ngood\r\n" {
+		return Check{Verdict: Good}, nil
+	}
+	v, _, err := resp.ParseValue(frame)
+	if err != nil {
+		return Check{}, err
+	}
+	if v.IsError() {
+		return Check{}, replyError(string(v.Str))
+	}
+	part := stringsOf(v)
+	if len(part) != 3 {
+		return Check{}, &StoreError{Reply: "the check answered " + strconv.Quote(string(frame))}
+	}
+	c := Check{Verdict: Verdict(part[0]), Token: parseToken(part[1]), Holder: parseHolder(part[2])}
+	s.saw(c.Token.Grant)
+	if c.Verdict == Foreign {
+		return c, &ProviderError{Record: c.Token.Provider, Configured: s.provider}
+	}
+	if c.Holder.Grant != c.Token.Grant {
+		c.Holder = Holder{}
+	}
+	return c, nil
+}
+
+// ParseSettle reads the reply to one settlement: the grant stored. Errors: ErrNoScript, *StoreError.
+func (s *Store) ParseSettle(frame []byte) (uint64, error) {
+	v, _, err := resp.ParseValue(frame)
+	if err != nil {
+		return 0, err
+	}
+	if v.IsError() {
+		return 0, replyError(string(v.Str))
+	}
+	grant, err := strconv.ParseUint(string(v.Str), 10, 64)
+	if err != nil {
+		return 0, &StoreError{Reply: "the settlement answered " + strconv.Quote(string(frame))}
+	}
+	s.saw(grant)
+	return grant, nil
+}

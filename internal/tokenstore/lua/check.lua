@@ -1,0 +1,35 @@
+-- Decides a commit. Good: nothing is changed. Not good: the token key is touched, which dirties
+-- the caller's own WATCH on it, so its EXEC applies nothing. Sent as EVAL, never by its digest:
+-- a check that the server does not know must not let the write behind it through.
+-- KEYS: token hold queue. ARGV: grant(0: blind) seq owner provider ttl
+local T, H, Q = KEYS[1], KEYS[2], KEYS[3]
+local v = redis.call('get', T)
+local g, sg, ss, p
+if v then g, sg, ss, p = string.match(v, '^(%d+) (%d+) (%d+) (%S+)$') end
+local verdict, grant = 'good', tonumber(ARGV[1])
+if p and p ~= ARGV[4] then
+  verdict = 'provider'
+elseif grant > 0 then
+  if not v then
+    verdict = 'missing'
+  elseif g ~= ARGV[1] then
+    verdict = 'superseded'
+  elseif sg == g and tonumber(ss) >= tonumber(ARGV[2]) then
+    verdict = 'stored'
+  end
+else
+  local h = redis.call('get', H)
+  if h and g then
+    local owner, hg = string.match(h, '^([^\n]*)\n(%d+)\n')
+    if hg == g and owner ~= ARGV[3] then verdict = 'held' end
+  end
+  if verdict == 'good' and redis.call('exists', Q) == 1 then verdict = 'queued' end
+end
+if verdict == 'good' then return verdict end
+if v then
+  redis.call('pexpire', T, ARGV[5])
+else
+  local t = redis.call('time')
+  redis.call('set', T, string.format('%.0f 0 0 %s', math.max(grant + 1, t[1] * 1000000 + t[2]), ARGV[4]), 'px', ARGV[5])
+end
+return { verdict, v or '', redis.call('get', H) or '' }

@@ -1,0 +1,85 @@
+package tokenstore
+
+import (
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1.
+	_ "embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/tidwall/redcon"
+)
+
+var (
+	//go:embed lua/prelude.lua
+	preludeLua string
+	//go:embed lua/begin.lua
+	beginLua string
+	//go:embed lua/check.lua
+	checkLua string
+	//go:embed lua/settle.lua
+	settleLua string
+	//go:embed lua/release.lua
+	releaseLua string
+	//go:embed lua/renew.lua
+	renewLua string
+	//go:embed lua/leave.lua
+	leaveLua string
+)
+
+// allowOOM lets a script run on a store that is over its maxmemory (Redis 7.0 and later): a read
+// must still be able to begin, and a delete to commit, when memory is what is short.
+const allowOOM = "#!lua flags=allow-oom\n"
+
+// script is one Lua script in the two forms in which it is sent.
+type script struct {
+	source  string
+	evalsha []byte // "$7 EVALSHA $40 <sha>" as bulk strings, without the array header
+	eval    []byte // "$4 EVAL $n <source>"
+}
+
+func newScript(header string, sources ...string) script {
+	source := header
+	for _, s := range sources {
+		source += minify(s)
+	}
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // see the import
+	s := script{source: source}
+	s.evalsha = redcon.AppendBulkString(redcon.AppendBulkString(nil, "EVALSHA"), hex.EncodeToString(sum[:]))
+	s.eval = redcon.AppendBulkString(redcon.AppendBulkString(nil, "EVAL"), source)
+	return s
+}
+
+// minify drops comments and indentation: the check travels with every commit.
+func minify(lua string) string {
+	var b strings.Builder
+	for line := range strings.Lines(lua) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "--") {
+			continue
+		}
+		b.WriteString(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// scripts are all scripts, in the dialect of one server.
+type scripts struct {
+	begin, check, settle, release, renew, leave script
+}
+
+func newScripts(header string) *scripts {
+	return &scripts{
+		begin:   newScript(header, preludeLua, beginLua),
+		check:   newScript(header, checkLua),
+		settle:  newScript(header, preludeLua, settleLua),
+		release: newScript(header, preludeLua, releaseLua),
+		renew:   newScript(header, preludeLua, renewLua),
+		leave:   newScript(header, preludeLua, leaveLua),
+	}
+}
+
+// loaded lists the scripts that are called by digest.
+func (s *scripts) loaded() []*script {
+	return []*script{&s.begin, &s.settle, &s.release, &s.renew, &s.leave}
+}

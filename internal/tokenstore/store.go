@@ -1,0 +1,173 @@
+package tokenstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Store speaks to the fence records of one upstream. Its Append and Parse methods make and read
+// bytes that travel on a client's own upstream connection; its other methods use connections of
+// the proxy's own. It is safe for concurrent use.
+type Store struct {
+	provider string
+	scripts  *scripts
+	floor    atomic.Uint64 // the largest grant seen: the next one is above it
+	options  *redis.Options
+
+	mu      sync.Mutex
+	clients map[int]*redis.Client // the proxy's own connections, by database
+	closed  bool
+}
+
+// Open connects to the store, learns its dialect and loads the scripts. provider is the name of
+// the lock provider whose grants the records carry. The caller closes the Store.
+func Open(ctx context.Context, options *redis.Options, provider string) (*Store, error) {
+	s := &Store{provider: provider, options: options, clients: map[int]*redis.Client{}}
+	header := allowOOM
+	if err := s.Client(0).Eval(ctx, allowOOM+"return 1", nil).Err(); err != nil {
+		if !strings.Contains(err.Error(), "script") && !strings.Contains(err.Error(), "ERR") {
+			s.Close()
+			return nil, fmt.Errorf("ask the store for its script dialect: %w", err)
+		}
+		header = "" // before Redis 7.0
+	}
+	s.scripts = newScripts(header)
+	if err := s.Load(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Client returns the proxy's own client for a database.
+func (s *Store) Client(db int) *redis.Client {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.clients[db]
+	if c == nil {
+		o := *s.options
+		o.DB = db
+		c = redis.NewClient(&o)
+		s.clients[db] = c
+		if s.closed {
+			_ = c.Close()
+		}
+	}
+	return c
+}
+
+// Close closes the proxy's own connections.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.clients {
+		_ = c.Close()
+	}
+}
+
+// Load loads the scripts: at start, and again when the store has forgotten them.
+func (s *Store) Load(ctx context.Context) error {
+	for _, script := range s.scripts.loaded() {
+		if err := s.Client(0).ScriptLoad(ctx, script.source).Err(); err != nil {
+			return fmt.Errorf("load the fence scripts: %w", err)
+		}
+	}
+	return nil
+}
+
+// saw raises the floor below which no grant is issued.
+func (s *Store) saw(grant uint64) {
+	for {
+		old := s.floor.Load()
+		if grant <= old || s.floor.CompareAndSwap(old, grant) {
+			return
+		}
+	}
+}
+
+// Begin is AppendBegin over the proxy's own connection.
+func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected uint64) (Begin, error) {
+	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected)
+	if err != nil {
+		return Begin{}, err
+	}
+	return s.parseBegin(part)
+}
+
+// Renew extends a hold by its lease from now. ErrLost says that another grant was issued or the
+// record is gone; holder is then who has the session now, if anybody. ErrLapsed says that the
+// lease has ended but nobody has come since; with resume the hold is then taken up again.
+func (s *Store) Renew(ctx context.Context, r *Record, c *Claim, grant uint64, resume bool) (holder Holder, err error) {
+	part, err := s.run(ctx, &s.scripts.renew, r, c.Owner, c.info, c.lease, c.ttl, grant, flag(resume))
+	switch {
+	case err != nil:
+		return Holder{}, err
+	case part[0] == "lost":
+		return parseHolder(part[len(part)-1]), ErrLost
+	case part[0] == "lapsed":
+		return Holder{}, ErrLapsed
+	}
+	return Holder{}, nil
+}
+
+// Release ends a hold and hands the session on; a hold that is no longer the newest is left
+// alone. With revoke the grant is used up as well: no write under it is accepted any more.
+func (s *Store) Release(ctx context.Context, r *Record, c *Claim, grant uint64, revoke bool) error {
+	_, err := s.run(ctx, &s.scripts.release, r, c.Owner, c.ttl, s.floor.Load(), s.provider, reserve, grant, flag(revoke))
+	return err
+}
+
+// Leave takes a waiter out of the queue, and hands on what was reserved for it meanwhile.
+func (s *Store) Leave(ctx context.Context, r *Record, c *Claim, waiter string) error {
+	_, err := s.run(ctx, &s.scripts.leave, r, waiter, c.Owner, c.info, c.ttl, s.floor.Load(), s.provider, reserve)
+	return err
+}
+
+// Settle repeats a holder's settlement outside its commit, for when the store had forgotten the
+// script in the middle of one.
+func (s *Store) Settle(ctx context.Context, c *Commit) error {
+	_, err := s.run(ctx, &s.scripts.settle, c.Record, c.Claim.Owner, c.Claim.info, c.Claim.lease, c.Claim.ttl,
+		s.floor.Load(), s.provider, reserve, c.Grant, c.Seq, flag(c.Keep))
+	return err
+}
+
+// run calls a script over the proxy's own connection and flattens its answer.
+func (s *Store) run(ctx context.Context, script *script, r *Record, args ...any) ([]string, error) {
+	v, err := redis.NewScript(script.source).Run(ctx, s.Client(r.DB), r.Keys(), args...).Result()
+	if err != nil {
+		var reply redis.Error
+		if errors.As(err, &reply) {
+			return nil, replyError(reply.Error())
+		}
+		return nil, err
+	}
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	part := make([]string, len(list))
+	for i, e := range list {
+		switch e := e.(type) {
+		case string:
+			part[i] = e
+		case int64:
+			part[i] = strconv.FormatInt(e, 10)
+		}
+	}
+	return part, nil
+}
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

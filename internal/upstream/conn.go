@@ -1,0 +1,273 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// ErrLost says that the upstream connection broke before a reply came: what was sent may or may
+// not have been carried out.
+var ErrLost = errors.New("the connection to the upstream Redis broke")
+
+// Downstream takes the bytes that belong to the client. Write may keep them until Flush.
+type Downstream interface {
+	Write(p []byte) (int, error)
+	Flush() error
+}
+
+// receiveBuffer is the size of the receiver's buffer in bytes: larger replies are streamed.
+const receiveBuffer = 16 << 10
+
+// Conn is one connection to the upstream, serving one downstream. Its sender's methods belong to
+// one goroutine, Serve to another.
+type Conn struct {
+	nc   net.Conn
+	down Downstream
+
+	out []byte // requests not yet sent
+
+	mu      sync.Mutex
+	waiting []awaited // replies to come, in order; waiting[head:] are open
+	head    int
+	err     error
+
+	framer resp.Framer
+	raw    bool
+	push   bool // the frame being read is a push message
+}
+
+// awaited are replies to come: frames to pass, one exchange, one of the proxy's own, or all that
+// follows raw.
+type awaited struct {
+	frames   int
+	exchange *Exchange
+	local    []byte
+	raw      bool
+}
+
+// NewConn returns a connection over nc, which it closes.
+func NewConn(nc net.Conn, down Downstream) *Conn { return &Conn{nc: nc, down: down} }
+
+// Close breaks the connection; Serve returns.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Pass appends a request whose n replies go straight to the downstream.
+func (c *Conn) Pass(request []byte, n int) {
+	c.out = append(c.out, request...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].frames > 0 {
+		c.waiting[last].frames += n
+		return
+	}
+	if n > 0 {
+		c.waiting = append(c.waiting, awaited{frames: n})
+	}
+}
+
+// Local puts a reply of the proxy's own in its place behind those awaited so far.
+func (c *Conn) Local(reply []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == len(c.waiting) {
+		_, err := c.down.Write(reply)
+		return err
+	}
+	c.waiting = append(c.waiting, awaited{local: append([]byte(nil), reply...)})
+	return nil
+}
+
+// Raw makes everything that comes after the replies awaited so far go downstream unframed.
+func (c *Conn) Raw() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, awaited{raw: true})
+}
+
+// Send appends an exchange's requests; x.Done receives when its replies are in.
+func (c *Conn) Send(x *Exchange, requests []byte) {
+	c.out = append(c.out, requests...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		x.fail(c.err)
+		return
+	}
+	c.waiting = append(c.waiting, awaited{exchange: x})
+}
+
+// Flush sends what was appended in one write.
+func (c *Conn) Flush() error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	_, err := c.nc.Write(c.out)
+	if cap(c.out) > 4*receiveBuffer {
+		c.out = nil // a large value passed by
+	}
+	c.out = c.out[:0]
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	return nil
+}
+
+// Outstanding reports whether replies are still to come.
+func (c *Conn) Outstanding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.waiting) > c.head && !c.waiting[c.head].raw
+}
+
+// Serve receives replies until the connection ends, and returns why.
+func (c *Conn) Serve() error {
+	err := c.receive()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = ErrLost
+	for _, w := range c.waiting[c.head:] {
+		if w.exchange != nil {
+			w.exchange.fail(ErrLost)
+		}
+	}
+	c.waiting, c.head = nil, 0
+	return err
+}
+
+func (x *Exchange) fail(err error) {
+	x.Err = err
+	x.Done <- struct{}{}
+}
+
+func (c *Conn) receive() error {
+	buf := make([]byte, receiveBuffer)
+	for {
+		n, err := c.nc.Read(buf)
+		for data := buf[:n]; len(data) > 0; {
+			used, err := c.reply(data)
+			if err != nil {
+				return err
+			}
+			data = data[used:]
+		}
+		if flushErr := c.down.Flush(); flushErr != nil {
+			return flushErr
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// reply takes the start of data to where it belongs and returns how much that was: at most one
+// frame.
+func (c *Conn) reply(data []byte) (n int, err error) {
+	if !c.raw {
+		c.raw = c.awaited().raw
+	}
+	if c.raw {
+		return c.down.Write(data)
+	}
+	x := c.awaited().exchange
+	if !c.framer.Partial() {
+		c.push = data[0] == '>' && (x == nil || !x.inHeader())
+		if !c.push && x != nil {
+			if x.atExec() {
+				return c.exec(x, data)
+			}
+			x.begin()
+		}
+	}
+	n, done, err := c.framer.Scan(data)
+	if err != nil {
+		return n, fmt.Errorf("the upstream does not speak RESP: %w", err)
+	}
+	switch {
+	case c.push || x == nil || x.streaming():
+		if _, err := c.down.Write(data[:n]); err != nil {
+			return n, err
+		}
+	default:
+		x.keep(data[:n])
+	}
+	if done && !c.push {
+		return n, c.arrived(x)
+	}
+	return n, nil
+}
+
+// exec takes an EXEC's array apart. Anything else in its place is a reply to keep.
+func (c *Conn) exec(x *Exchange, data []byte) (n int, err error) {
+	n, complete := x.opens(data)
+	if !complete || x.Opened {
+		return n, nil
+	}
+	_, done, err := c.framer.Scan(x.header)
+	if err != nil {
+		return n, fmt.Errorf("the upstream does not speak RESP: %w", err)
+	}
+	x.keep(x.header)
+	x.header = x.header[:0]
+	x.Open = false
+	if done {
+		return n, c.arrived(x)
+	}
+	return n, nil
+}
+
+// awaited returns what comes next; nothing when the upstream speaks unasked, as when it closes.
+func (c *Conn) awaited() awaited {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == len(c.waiting) {
+		return awaited{}
+	}
+	return c.waiting[c.head]
+}
+
+// arrived counts a reply, and takes those of the proxy's own that stood behind it downstream.
+func (c *Conn) arrived(x *Exchange) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == len(c.waiting) {
+		return nil
+	}
+	w := &c.waiting[c.head]
+	if x == nil {
+		if w.frames--; w.frames > 0 {
+			return nil
+		}
+	} else {
+		x.end(c.framer.Type())
+		if !x.complete() {
+			return nil
+		}
+	}
+	c.pop()
+	for c.head < len(c.waiting) && c.waiting[c.head].local != nil {
+		if _, err := c.down.Write(c.waiting[c.head].local); err != nil {
+			return err
+		}
+		c.pop()
+	}
+	if x != nil {
+		x.Done <- struct{}{}
+	}
+	return nil
+}
+
+// pop takes the first of the replies awaited out of the queue.
+func (c *Conn) pop() {
+	c.waiting[c.head] = awaited{}
+	if c.head++; c.head == len(c.waiting) {
+		c.waiting, c.head = c.waiting[:0], 0
+	} else if c.head >= 64 && c.head*2 > len(c.waiting) {
+		n := copy(c.waiting, c.waiting[c.head:])
+		clear(c.waiting[n:])
+		c.waiting, c.head = c.waiting[:n], 0
+	}
+}

@@ -1,0 +1,15 @@
+// Package upstream is the way to Redis and back: bytes out, replies in, each reply to where it
+// belongs. It knows frames, not commands.
+//
+// A Conn has two sides. The sender (the client's goroutine) appends requests and says what
+// replies they will get; Flush sends them in one write. The receiver (Conn.Serve, one goroutine)
+// frames what comes back and takes each reply, in order, to its place:
+//
+//	Pass      n replies, straight to the downstream, streamed as they come
+//	Exchange  a block of replies of the fence's own: kept for the sender to read, except the
+//	          client's own reply among them, which is streamed to the downstream if Decide says so
+//	Raw       everything from here on goes to the downstream unframed (subscriptions, MONITOR)
+//
+// Push messages (RESP3) go to the downstream whenever they come. When the connection breaks,
+// every exchange that is still open ends with ErrLost.
+package upstream

@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// Endpoint is where the upstream Redis is and as whom to log in there.
+type Endpoint struct {
+	// Options are the same facts for the proxy's own go-redis connections.
+	Options *redis.Options
+	// DialTimeout bounds connecting and logging in.
+	DialTimeout time.Duration
+}
+
+// Dial connects, logs in and selects the URL's database, as a client starts out.
+func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
+	defer cancel()
+	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the upstream: %w", err)
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		_ = nc.SetDeadline(deadline)
+	}
+	if err := e.login(nc); err != nil {
+		_ = nc.Close()
+		return nil, err
+	}
+	return nc, nc.SetDeadline(time.Time{})
+}
+
+func (e *Endpoint) login(nc net.Conn) error {
+	var out []byte
+	replies := 0
+	if e.Options.Password != "" {
+		if e.Options.Username != "" {
+			out = resp.AppendCommandStrings(out, "AUTH", e.Options.Username, e.Options.Password)
+		} else {
+			out = resp.AppendCommandStrings(out, "AUTH", e.Options.Password)
+		}
+		replies++
+	}
+	if e.Options.DB != 0 {
+		out = resp.AppendCommandStrings(out, "SELECT", strconv.Itoa(e.Options.DB))
+		replies++
+	}
+	if replies == 0 {
+		return nil
+	}
+	if _, err := nc.Write(out); err != nil {
+		return fmt.Errorf("log in to the upstream: %w", err)
+	}
+	in := bufio.NewReaderSize(nc, 512)
+	for range replies {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("log in to the upstream: %w", err)
+		}
+		if line[0] != '+' {
+			return fmt.Errorf("log in to the upstream: %s", line[1:len(line)-2])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package upstream
+
+import "github.com/fence-proxy/fence-proxy/internal/resp"
+
+// Exchange is a block of requests that are sent together, and the replies that come back. It may
+// be used again once it is done.
+type Exchange struct {
+	// Frames is the number of replies.
+	Frames int
+	// Stream is the index of the reply that belongs to the client, or -1.
+	Stream int
+	// Open says that the last reply is an EXEC's: its array is taken apart, and its first element
+	// is the client's reply. A nil or an error in its place is kept.
+	Open bool
+	// Decide is asked, by the receiver, when the client's reply begins: true streams it to the
+	// downstream, false drops it. The replies before it are there already.
+	Decide func() bool
+
+	// Streamed says that the client's reply went downstream, StreamType is its type byte.
+	Streamed   bool
+	StreamType byte
+	// Opened says that the last reply was an array.
+	Opened bool
+	// Err is ErrLost when the connection broke before the last reply.
+	Err error
+
+	kept    []byte
+	ends    []int
+	header  []byte        // of an EXEC's array, while it is incomplete
+	total   int           // Frames, or more when an EXEC's array was taken apart
+	dropped bool          // the client's reply is being read and not wanted
+	Done    chan struct{} // receives when the last reply is in, or the connection broke
+}
+
+// NewExchange returns an exchange to be set up by Reset.
+func NewExchange() *Exchange { return &Exchange{Done: make(chan struct{}, 1)} }
+
+// Reset makes the exchange ready to be sent.
+func (x *Exchange) Reset(frames, stream int, open bool, decide func() bool) {
+	*x = Exchange{
+		Frames: frames, Stream: stream, Open: open, Decide: decide, total: frames,
+		kept: x.kept[:0], ends: x.ends[:0], header: x.header[:0], Done: x.Done,
+	}
+	select {
+	case <-x.Done:
+	default:
+	}
+}
+
+// Frame returns the i-th reply as it came; the streamed one is empty. Of an opened EXEC, the
+// elements count as replies, from the EXEC's own index on.
+func (x *Exchange) Frame(i int) []byte {
+	if i >= len(x.ends) {
+		return nil
+	}
+	start := 0
+	if i > 0 {
+		start = x.ends[i-1]
+	}
+	return x.kept[start:x.ends[i]]
+}
+
+func (x *Exchange) complete() bool { return len(x.ends) == x.total }
+
+// begin is called at the start of each reply.
+func (x *Exchange) begin() {
+	if len(x.ends) == x.Stream && (!x.Open || x.Opened) {
+		x.Streamed = x.Decide()
+		x.dropped = !x.Streamed
+	}
+}
+
+// streaming reports whether the reply being read goes downstream.
+func (x *Exchange) streaming() bool { return len(x.ends) == x.Stream && x.Streamed }
+
+// keep keeps bytes of the reply being read, unless it is the client's and dropped.
+func (x *Exchange) keep(data []byte) {
+	if !x.dropped {
+		x.kept = append(x.kept, data...)
+	}
+}
+
+// end is called at the end of each reply.
+func (x *Exchange) end(typ byte) {
+	if len(x.ends) == x.Stream {
+		x.StreamType = typ
+	}
+	x.dropped = false
+	x.ends = append(x.ends, len(x.kept))
+}
+
+// atLast reports whether the reply that comes next is the block's last request's.
+func (x *Exchange) atLast() bool { return len(x.ends) == x.Frames-1 }
+
+// atExec reports whether the reply that comes next is an EXEC's, to be taken apart.
+func (x *Exchange) atExec() bool { return x.Open && !x.Opened && x.atLast() }
+
+// inHeader reports whether the header of an EXEC's reply has begun.
+func (x *Exchange) inHeader() bool { return len(x.header) > 0 }
+
+// opens takes the header of an EXEC's reply from data and returns how much that was, and whether
+// the header is complete.
+func (x *Exchange) opens(data []byte) (n int, complete bool) {
+	for n < len(data) {
+		x.header = append(x.header, data[n])
+		n++
+		if x.header[0] != '*' || data[n-1] == '\n' {
+			complete = true
+			break
+		}
+	}
+	if count, null, _, ok := resp.ArrayHeader(x.header); complete && ok && !null && count > 0 {
+		x.Opened = true
+		x.total += int(count) - 1
+		x.header = x.header[:0]
+	}
+	return n, complete
+}

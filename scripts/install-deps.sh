@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Installs with apt what the tests need and is missing. Says nothing when all is there.
+set -euo pipefail
+
+has_redis_py() {
+	python3 -c 'import redis' 2>/dev/null || /usr/bin/python3 -c 'import redis' 2>/dev/null
+}
+
+missing=()
+command -v redis-server >/dev/null || missing+=(redis-server)
+command -v redis-cli >/dev/null || missing+=(redis-tools)
+has_redis_py || missing+=(python3-redis)
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+	echo "The tests need these Debian packages or their like; install them by hand: ${missing[*]}" >&2
+	exit 1
+fi
+
+as_root() {
+	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# The tests start servers of their own. Where the package brings a service along, it
+# is stopped and does not start at boot; one that was there before stays as it is.
+retire_service() {
+	if [ -d /run/systemd/system ]; then
+		as_root systemctl disable --now redis-server || true
+	else
+		as_root service redis-server stop || true
+		as_root update-rc.d redis-server disable || true
+	fi >/dev/null 2>&1
+}
+
+echo "Installing ${missing[*]}"
+as_root apt-get update -qq
+as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+case " ${missing[*]} " in *" redis-server "*) retire_service ;; esac
