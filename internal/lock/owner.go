@@ -78,15 +78,24 @@ func (o *Owner) sweep(now time.Time) {
 			continue // somebody is inside
 		}
 		if s.idleAway(now) {
-			delete(o.sequences, key)
+			o.drop(key, s)
 		} else if s.State() == Ended && (oldest == nil || s.lastUsed().Before(oldest.lastUsed())) {
 			oldest, oldestKey = s, key
 		}
 		<-s.gate
 	}
-	if len(o.sequences) >= maxSequences && oldest != nil {
-		delete(o.sequences, oldestKey)
+	if len(o.sequences) >= maxSequences && oldest != nil && oldest.TryEnter() {
+		o.drop(oldestKey, oldest)
+		oldest.Leave()
 	}
+}
+
+// drop takes a sequence out. Whoever was about to enter it finds that out inside (Dropped).
+func (o *Owner) drop(key sequenceKey, s *Sequence) {
+	delete(o.sequences, key)
+	s.mu.Lock()
+	s.dropped = true
+	s.mu.Unlock()
 }
 
 // Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part

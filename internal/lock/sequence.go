@@ -46,6 +46,7 @@ type Sequence struct {
 	timer      *time.Timer
 	due        time.Time // when timer fires; zero: it doesn't run
 
+	dropped bool             // no longer the owner's: see Anew
 	members map[any]struct{} // connections with a part in the sequence, for owners that have several
 }
 

@@ -14,5 +14,17 @@ func (s *Sequence) TryEnter() bool {
 // as well.
 func (s *Sequence) Turn() chan<- struct{} { return s.gate }
 
+// Anew returns the sequence to go on with for one that was entered: itself, unless its owner has
+// dropped it to make room before it was entered.
+func (s *Sequence) Anew() *Sequence {
+	s.mu.Lock()
+	dropped := s.dropped
+	s.mu.Unlock()
+	if !dropped {
+		return s
+	}
+	return s.owner.Sequence(s.Record.DB, s.Rule, []byte(s.Record.Session))
+}
+
 // Leave ends the turn.
 func (s *Sequence) Leave() { <-s.gate }

@@ -71,6 +71,7 @@ func (c *client) run() {
 	go c.serve(received)
 
 	err = c.commands()
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	c.srv.log.Debug("client left", "client", c.address(), "name", c.state.name, "reason", err)
 	if c.stopping.Load() {
 		c.finish()
@@ -127,11 +128,8 @@ func (c *client) next() (resp.Request, error) {
 		if err := c.flush(); err != nil {
 			return req, err
 		}
-		switch {
-		case c.lost.Load():
-			return req, upstream.ErrLost
-		case c.stopping.Load():
-			return req, net.ErrClosed
+		if c.lost.Load() || c.stopping.Load() {
+			return req, c.gone()
 		}
 		if err := c.in.fill(c.nc, c.parser.Missing()); err != nil {
 			return req, err
@@ -164,7 +162,7 @@ func (c *client) handle(req resp.Request) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errGone), errors.Is(err, upstream.ErrLost):
+	case errors.Is(err, errGone), errors.Is(err, errStopping), errors.Is(err, upstream.ErrLost):
 		_ = c.refuse(err)
 		return err
 	default:
@@ -306,7 +304,7 @@ func (c *client) list(name string, req resp.Request) error {
 func (c *client) ask(raw []byte, stream bool) (*upstream.Exchange, error) {
 	x := c.exchange
 	if stream {
-		x.Reset(1, 0, false, func() bool { return true })
+		x.Reset(1, 0, false, func(byte) bool { return true })
 	} else {
 		x.Reset(1, -1, false, nil)
 	}
@@ -335,6 +333,17 @@ func (c *client) finish() {
 func (c *client) stop() {
 	c.stopping.Store(true)
 	_ = c.nc.SetReadDeadline(past)
+}
+
+// gone says why a client is no longer served.
+func (c *client) gone() error {
+	switch {
+	case c.lost.Load():
+		return upstream.ErrLost
+	case c.stopping.Load():
+		return errStopping
+	}
+	return errGone
 }
 
 // identity is who the client is, for messages.

@@ -9,7 +9,6 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
-	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // deniedError refuses a command that cannot be guarded, or a reserved key.
@@ -64,8 +63,6 @@ func errorText(err error, now time.Time) string {
 		return fmt.Sprintf("FENCEDOWN %s: nothing was written: %v. Try again later.", down.sessions, down.err)
 	case errors.As(err, &protocol):
 		return "ERR " + protocol.Error()
-	case errors.Is(err, upstream.ErrLost):
-		return "ERR " + upstream.ErrLost.Error()
 	}
 	return "ERR fence-proxy: " + err.Error()
 }

@@ -21,18 +21,32 @@ const giveBack = 2 * time.Second
 func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, time.Time) error) error {
 	start := time.Now()
 	for i := range p.parts {
-		s := p.parts[i].sequence
-		in, err := c.enter(s, s.Rule.Wait-time.Since(start))
-		if err == nil && !in {
-			err = c.locked(s, tokenstore.Holder{}, start)
-		}
-		if err != nil {
+		if err := c.turn(&p.parts[i], start); err != nil {
 			leave(p.parts[:i])
 			return err
 		}
 	}
 	defer leave(p.parts)
 	return run(p, req, start)
+}
+
+// turn waits for the client's turn on a sequence: other connections of the same owner may be
+// inside.
+func (c *client) turn(q *part, start time.Time) error {
+	for {
+		s := q.sequence
+		in, err := c.enter(s, s.Rule.Wait-time.Since(start))
+		switch {
+		case err != nil:
+			return err
+		case !in:
+			return c.locked(s, tokenstore.Holder{}, start)
+		}
+		if q.sequence = s.Anew(); q.sequence == s {
+			return nil
+		}
+		s.Leave()
+	}
 }
 
 func leave(parts []part) {
@@ -64,7 +78,9 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 		c.send = append(c.send, req.Raw...)
 
 		x := c.exchange
-		x.Reset(len(p.parts)+1, len(p.parts), false, func() bool { return c.allGranted(x, p.parts, how, expected) })
+		x.Reset(len(p.parts)+1, len(p.parts), false, func(typ byte) bool {
+			return c.allGranted(x, p.parts, how, expected) || typ == '-' && anyError(x, len(p.parts))
+		})
 		c.up.Send(x, c.send)
 		if err := c.up.Flush(); err != nil {
 			return c.readLost(p, err)
@@ -82,6 +98,9 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 				again = true
 			case err != nil:
 				c.giveUp(p.parts, taken)
+				if x.Streamed { // Redis refused the client's command as well, in its own words
+					return nil
+				}
 				return err
 			case how[i] == lock.Acquire && b.Granted:
 				taken[i] = true
@@ -94,10 +113,15 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 		}
 		switch {
 		case again:
-			if err := c.srv.store.Load(ctx); err != nil {
-				c.giveUp(p.parts, taken)
-				return &downError{p.sessions(), err}
+			err := c.srv.store.Load(ctx)
+			if err == nil && !x.Streamed {
+				continue
 			}
+			c.giveUp(p.parts, taken)
+			if x.Streamed {
+				return nil
+			}
+			return &downError{p.sessions(), err}
 		case held >= 0:
 			if err := c.wait(ctx, p.parts[held].sequence, begins[held], expected[held], start); err != nil {
 				c.giveUp(p.parts, taken)
@@ -108,6 +132,18 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 			return nil
 		}
 	}
+}
+
+func isError(frame []byte) bool { return len(frame) > 0 && frame[0] == '-' }
+
+// anyError reports whether one of the first n replies is an error.
+func anyError(x *upstream.Exchange, n int) bool {
+	for i := range n {
+		if isError(x.Frame(i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // appendAsk appends what comes before a read: the begin script, or a look at the record.
@@ -282,7 +318,7 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 		}
 		c.send = c.srv.store.AppendCommit(c.send[:0], commits, req.Raw)
 		x := c.exchange
-		x.Reset(tokenstore.CommitFrames(n), tokenstore.FrameExec(n), true, func() bool { return c.allGood(x, n) })
+		x.Reset(tokenstore.CommitFrames(n), tokenstore.FrameExec(n), true, func(byte) bool { return c.allGood(x, n) })
 		c.up.Send(x, c.send)
 		err := c.up.Flush()
 		if err == nil {
@@ -292,8 +328,12 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 			return &unknownError{p.sessions(), err}
 		}
 
+		queued := x.Frame(tokenstore.FrameCommand(n))
 		if err := c.judge(x, p, checks); err != nil {
 			c.giveUp(p.parts, taken)
+			if isError(queued) && !x.Opened {
+				return c.up.Local(queued) // Redis refused the client's command as well, in its own words
+			}
 			return err
 		}
 		blocked := -1
@@ -303,7 +343,7 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 			case tokenstore.Held, tokenstore.Queued:
 				blocked = i
 			default:
-				if !tokens[i].OrBlind {
+				if !tokens[i].OrBlind && !taken[i] {
 					c.giveUp(p.parts, taken)
 					return q.sequence.Refused(checks[i])
 				}
@@ -326,11 +366,11 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 		if !allGood(checks) {
 			continue // a session goes on blindly
 		}
-		if queued := x.Frame(tokenstore.FrameCommand(n)); len(queued) > 0 && queued[0] == '-' {
+		if isError(queued) {
 			c.giveUp(p.parts, taken)
 			return c.up.Local(queued) // Redis refused the command itself
 		}
-		if exec := x.Frame(tokenstore.FrameExec(n)); exec[0] == '-' {
+		if isError(x.Frame(tokenstore.FrameExec(n))) {
 			c.giveUp(p.parts, taken)
 			return &downError{p.sessions(), &tokenstore.StoreError{Reply: c.firstError(x, n)}}
 		}
@@ -371,7 +411,7 @@ func (c *client) judge(x *upstream.Exchange, p plan, checks []tokenstore.Check) 
 			c.srv.log.Error("the store applied a write whose check it had refused", "sessions", p.sessions(), "error", err)
 			return &unknownError{p.sessions(), err}
 		}
-		if watch := x.Frame(0); watch[0] == '-' {
+		if isError(x.Frame(0)) {
 			err = &tokenstore.StoreError{Reply: c.firstError(x, n)}
 		}
 		return &downError{p.sessions(), err}

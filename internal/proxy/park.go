@@ -15,6 +15,9 @@ import (
 // errGone says that the client left while its command waited.
 var errGone = errors.New("the client has gone")
 
+// errStopping says that the proxy stopped while a command waited.
+var errStopping = errors.New("the proxy is stopping")
+
 const (
 	// watchAfter is how long a command waits before its socket is watched. A usual round trip is
 	// over sooner.
@@ -41,7 +44,7 @@ func (c *client) await(x *upstream.Exchange) error {
 	case <-x.Done:
 		return x.Err
 	case <-w.gone:
-		return errGone
+		return c.gone()
 	}
 }
 
@@ -63,7 +66,7 @@ func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
 	case <-c.timer.C:
 		return false, nil
 	case <-w.gone:
-		return false, errGone
+		return false, c.gone()
 	}
 }
 
@@ -82,7 +85,7 @@ func (c *client) queue(left time.Duration) (bool, error) {
 	case <-c.timer.C:
 		return false, nil
 	case <-w.gone:
-		return false, errGone
+		return false, c.gone()
 	}
 }
 

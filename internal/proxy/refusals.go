@@ -19,6 +19,8 @@ func (c *client) logRefusal(err error) {
 		down    *downError
 	)
 	switch {
+	case errors.Is(err, errGone):
+		log.Debug("command broken off", "error", err)
 	case errors.As(err, &fenced):
 		log.Warn("FENCED", "rule", fenced.Record.Rule, "session", fenced.Record.Session, "reason", string(fenced.Reason),
 			"grant", fenced.Grant, "newest", fenced.Newest, "holder", holderText(fenced.Holder, time.Now()))
@@ -31,7 +33,6 @@ func (c *client) logRefusal(err error) {
 		log.Error("FENCEUNKNOWN", "sessions", unknown.sessions, "error", unknown.err)
 	case errors.As(err, &down):
 		log.Error("FENCEDOWN", "sessions", down.sessions, "error", down.err)
-	case errors.Is(err, errGone):
 	default:
 		log.Warn("refused", "error", err)
 	}

@@ -179,7 +179,7 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 			if x.atExec() {
 				return c.exec(x, data)
 			}
-			x.begin()
+			x.begin(data[0])
 		}
 	}
 	n, done, err := c.framer.Scan(data)

@@ -12,9 +12,9 @@ type Exchange struct {
 	// Open says that the last reply is an EXEC's: its array is taken apart, and its first element
 	// is the client's reply. A nil or an error in its place is kept.
 	Open bool
-	// Decide is asked, by the receiver, when the client's reply begins: true streams it to the
-	// downstream, false drops it. The replies before it are there already.
-	Decide func() bool
+	// Decide is asked, by the receiver, when the client's reply begins with the type byte typ: true
+	// streams it to the downstream, false drops it. The replies before it are there already.
+	Decide func(typ byte) bool
 
 	// Streamed says that the client's reply went downstream, StreamType is its type byte.
 	Streamed   bool
@@ -36,7 +36,7 @@ type Exchange struct {
 func NewExchange() *Exchange { return &Exchange{Done: make(chan struct{}, 1)} }
 
 // Reset makes the exchange ready to be sent.
-func (x *Exchange) Reset(frames, stream int, open bool, decide func() bool) {
+func (x *Exchange) Reset(frames, stream int, open bool, decide func(typ byte) bool) {
 	*x = Exchange{
 		Frames: frames, Stream: stream, Open: open, Decide: decide, total: frames,
 		kept: x.kept[:0], ends: x.ends[:0], header: x.header[:0], Done: x.Done,
@@ -63,9 +63,9 @@ func (x *Exchange) Frame(i int) []byte {
 func (x *Exchange) complete() bool { return len(x.ends) == x.total }
 
 // begin is called at the start of each reply.
-func (x *Exchange) begin() {
+func (x *Exchange) begin(typ byte) {
 	if len(x.ends) == x.Stream && (!x.Open || x.Opened) {
-		x.Streamed = x.Decide()
+		x.Streamed = x.Decide(typ)
 		x.dropped = !x.Streamed
 	}
 }
