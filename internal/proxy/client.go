@@ -34,6 +34,7 @@ type client struct {
 
 	stopping atomic.Bool // the server wants it to go
 	lost     atomic.Bool // the upstream connection has ended
+	watched  watched     // the fence that stands on the upstream connection
 	joined   bool        // it has a part in sequences of the proxy's owner
 
 	// Used again by each command:
@@ -43,6 +44,8 @@ type client struct {
 	keys     []command.Key
 	parts    []part
 	session  []byte
+	asks     []ask
+	commit   commit
 }
 
 func newClient(s *Server, nc net.Conn) *client {
@@ -179,20 +182,24 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	}
 	switch name {
 	case "multi":
+		c.unwatch()
 		c.state.multi = true
 	case "exec":
 		return c.exec(req)
 	case "discard":
 		c.state.endMulti()
 	case "watch":
+		c.unwatch()
 		c.state.watching = c.state.watching || !c.state.multi
 	case "unwatch":
+		c.watched.gone()
 		c.state.watching = c.state.multi && c.state.watching
 	case "select":
 		return c.selectDB(req)
 	case "hello", "reset", "client|setname":
 		return c.renamed(name, req)
 	case "subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync", "client|reply":
+		c.unwatch()
 		c.state.raw = true
 		c.up.Raw()
 	case "scan", "keys", "randomkey":
@@ -214,12 +221,12 @@ func (c *client) exec(req resp.Request) error {
 	c.state.endMulti()
 	switch {
 	case refused:
-		if _, err := c.ask([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
+		if _, err := c.sync([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
 			return err
 		}
 		return c.up.Local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
 	case selected >= 0:
-		x, err := c.ask(req.Raw, false)
+		x, err := c.sync(req.Raw, false)
 		if err != nil {
 			return err
 		}
@@ -244,7 +251,7 @@ func (c *client) selectDB(req resp.Request) error {
 		c.up.Pass(req.Raw, 0)
 		return nil
 	}
-	x, err := c.ask(req.Raw, true)
+	x, err := c.sync(req.Raw, true)
 	if err != nil || x.StreamType != '+' {
 		return err
 	}
@@ -262,13 +269,14 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.up.Pass(req.Raw, 1)
 		return nil
 	}
-	x, err := c.ask(req.Raw, true)
+	x, err := c.sync(req.Raw, true)
 	if err != nil || x.StreamType == '-' {
 		return err
 	}
 	switch name {
 	case "reset":
 		c.state = newState(0)
+		c.watched.gone()
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
@@ -285,7 +293,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 // list passes a command whose reply lists keys, and leaves the reserved ones out.
 func (c *client) list(name string, req resp.Request) error {
 	for range randomTries {
-		x, err := c.ask(req.Raw, false)
+		x, err := c.sync(req.Raw, false)
 		if err != nil {
 			return err
 		}
@@ -300,19 +308,15 @@ func (c *client) list(name string, req resp.Request) error {
 	return c.up.Local(resp.AppendNull(nil, false))
 }
 
-// ask sends one command and waits for its reply: streamed to the client, or kept.
-func (c *client) ask(raw []byte, stream bool) (*upstream.Exchange, error) {
+// sync sends one command and waits for its reply: streamed to the client, or kept.
+func (c *client) sync(raw []byte, stream bool) (*upstream.Exchange, error) {
 	x := c.exchange
 	if stream {
 		x.Reset(1, 0, false, func(byte) bool { return true })
 	} else {
 		x.Reset(1, -1, false, nil)
 	}
-	c.up.Send(x, raw)
-	if err := c.up.Flush(); err != nil {
-		return x, err
-	}
-	return x, c.await(x)
+	return x, c.roundTrip(x, raw)
 }
 
 // refuse answers a command with an error line.

@@ -16,6 +16,7 @@ import (
 type part struct {
 	sequence *lock.Sequence
 	keys     []uint64 // of the session, as hashes
+	taken    bool     // the session was taken by this very command
 }
 
 // plan is what a command means to the guard.

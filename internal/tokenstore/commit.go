@@ -41,33 +41,50 @@ type Check struct {
 	Holder  Holder // likewise
 }
 
-// CommitFrames is the number of replies that AppendCommit's block gets for n sessions; FrameCheck,
-// FrameCommand and FrameExec say which is which.
-func CommitFrames(n int) int { return 2*n + 4 }
+// Block says where the replies to a commit's block are.
+type Block struct {
+	Frames int // how many there are
+	Checks int // the number of checks: one a session, or none
+	// Command is the index of the reply to queueing the client's command.
+	Command int
+	// Exec is the index of the EXEC's reply: an array of the client's reply and a settlement a
+	// session, nil when a check refused, or an error when the command could not be queued.
+	Exec int
+}
 
-// FrameCheck is the index of session i's check among the block's replies.
-func FrameCheck(i int) int { return 1 + i }
+// Check is the index of session i's check.
+func (b Block) Check(i int) int { return 1 + i }
 
-// FrameCommand is the index of the reply to queueing the client's command.
-func FrameCommand(n int) int { return n + 2 }
-
-// FrameExec is the index of the EXEC's reply: an array of the client's reply and n settlements,
-// nil when a check refused, or an error when the command could not be queued.
-func FrameExec(n int) int { return 2*n + 3 }
+// Settle is the index of session i's settlement, counting the elements of the EXEC's array from
+// the EXEC's own index on.
+func (b Block) Settle(i int) int { return b.Exec + 1 + i }
 
 // AppendCommit appends the block that applies a client's command (RESP bytes) under its tokens.
-func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte) []byte {
-	dst = appendWatch(dst, parts)
-	for i := range parts {
-		dst = s.appendCheck(dst, &parts[i])
+// With watched, the records' tokens are under WATCH on the connection since they were last known
+// to be good (AppendWatch, AppendVerify): the block needs no check then.
+func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte, watched bool) ([]byte, Block) {
+	var b Block
+	if !watched {
+		dst = appendWatch(dst, parts)
+		for i := range parts {
+			dst = s.appendCheck(dst, &parts[i])
+		}
+		b.Checks = len(parts)
+		b.Frames = 1 + len(parts)
 	}
 	dst = append(dst, "*1\r\n$5\r\nMULTI\r\n"...)
 	dst = append(dst, command...)
 	for i := range parts {
 		dst = s.appendSettle(dst, &parts[i])
 	}
-	return append(dst, "*1\r\n$4\r\nEXEC\r\n"...)
+	b.Command = b.Frames + 1
+	b.Exec = b.Command + len(parts) + 1
+	b.Frames = b.Exec + 1
+	return append(dst, "*1\r\n$4\r\nEXEC\r\n"...), b
 }
+
+// AppendWatch appends a WATCH of one record's token key.
+func (s *Store) AppendWatch(dst []byte, r *Record) []byte { return append(dst, r.watch...) }
 
 func appendWatch(dst []byte, parts []Commit) []byte {
 	if len(parts) == 1 {

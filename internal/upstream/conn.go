@@ -69,6 +69,13 @@ func (c *Conn) Pass(request []byte, n int) {
 	}
 }
 
+// Drop appends a request of the proxy's own whose n replies nobody wants.
+func (c *Conn) Drop(request []byte, n int) {
+	x := NewExchange()
+	x.Reset(n, -1, false, nil)
+	c.Send(x, request)
+}
+
 // Local puts a reply of the proxy's own in its place behind those awaited so far.
 func (c *Conn) Local(reply []byte) error {
 	c.mu.Lock()

@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// watched is the fence that stands on a client's upstream connection: the WATCH that was taken
+// with the first read of a sequence. While it stands, the write needs no check: a newer grant, or
+// the loss of the record, dirties it, and EXEC applies nothing.
+//
+// It stands for one session at a time and belongs to nobody else: a client that uses WATCH or
+// MULTI itself gets a connection without it.
+type watched struct {
+	set      bool           // the connection has the fence's WATCH
+	sequence *lock.Sequence // for whom; nil: for nobody, it is only to be taken away
+	grant    uint64
+}
+
+// stands reports whether a write under grant needs no check.
+func (w *watched) stands(s *lock.Sequence, grant uint64) bool {
+	return w.set && w.sequence == s && w.grant == grant && grant > 0
+}
+
+// gone notes that an EXEC, or the connection, has taken the WATCH away.
+func (w *watched) gone() { *w = watched{} }
+
+const unwatch = "*1\r\n$7\r\nUNWATCH\r\n"
+
+// unwatch takes the fence's WATCH away, before the client uses the connection's for itself.
+func (c *client) unwatch() {
+	if c.watched.set {
+		c.up.Drop([]byte(unwatch), 1)
+		c.watched.gone()
+	}
+}
+
+// standing notes the WATCH that was taken with a begin, from the record read behind it.
+func (c *client) standing(s *lock.Sequence, b tokenstore.Begin, record []byte) {
+	c.watched.set = true
+	if t, err := c.srv.store.ParseVerify(record); err == nil && b.Granted && t.Grant == b.Grant {
+		c.watched.sequence, c.watched.grant = s, b.Grant
+	}
+}

@@ -1,0 +1,219 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// ask is what a read asks the store about one session.
+type ask struct {
+	how      lock.How
+	expected uint64 // the grant that the reads so far were made under
+	frame    int    // index of the answer
+	begin    tokenstore.Begin
+}
+
+// read is a guarded read: begin, or verify, and the client's command, in one round trip. The
+// reply goes to the client only if every session is the owner's.
+func (c *client) read(p plan, req resp.Request, start time.Time) error {
+	for {
+		sent := time.Now()
+		if err := c.sendRead(p, req, sent); err != nil {
+			return c.readLost(p, err)
+		}
+		held, again, err := c.answers(p, sent)
+		switch {
+		case c.exchange.Streamed && (err != nil || again):
+			// Redis refused the client's command as well, in its own words.
+			giveUp(p.parts)
+			if again {
+				err = c.srv.store.Load(context.Background())
+			}
+			c.srv.log.Debug("command refused by the upstream", "sessions", p.sessions(), "error", err)
+			return nil
+		case err != nil:
+			return err
+		case again:
+			if err := c.srv.store.Load(context.Background()); err != nil {
+				return &downError{p.sessions(), err}
+			}
+		case held >= 0:
+			a := &c.asks[held]
+			if err := c.line(p.parts[held].sequence, a.begin, a.expected, start); err != nil {
+				return err
+			}
+		default:
+			c.wasRead(p, req)
+			return nil
+		}
+	}
+}
+
+// sendRead sends the block of a read and waits for its replies:
+//
+//	begin, or GET record:t   for each session
+//	WATCH | GET record:t     with a begin, if the fence may stand on this connection
+//	the client's command
+func (c *client) sendRead(p plan, req resp.Request, sent time.Time) error {
+	c.waiter.Clear()
+	c.asks, c.send = c.asks[:0], c.send[:0]
+	frames := 0
+	watch := false
+	for _, q := range p.parts {
+		how, expected, err := q.sequence.BeforeRead(context.Background(), sent)
+		if err != nil {
+			return err
+		}
+		if how != lock.Verify && len(p.parts) == 1 && !c.state.watching {
+			if watch = true; c.watched.set {
+				c.send = append(c.send, unwatch...)
+				c.watched.gone()
+				frames++
+			}
+		}
+		c.asks = append(c.asks, ask{how: how, expected: expected, frame: frames})
+		c.send = c.appendAsk(c.send, q.sequence, how, expected)
+		frames++
+	}
+	if watch {
+		record := p.parts[0].sequence.Record
+		c.send = c.srv.store.AppendVerify(c.srv.store.AppendWatch(c.send, record), record)
+		frames += 2
+	}
+	c.send = append(c.send, req.Raw...)
+	c.exchange.Reset(frames+1, frames, false, c.decideRead)
+	if err := c.roundTrip(c.exchange, c.send); err != nil {
+		return err
+	}
+	if watch {
+		// The answers are taken in order: begin first, so that a later look at the record counts.
+		b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[0].frame))
+		c.standing(p.parts[0].sequence, b, c.exchange.Frame(frames-1))
+	}
+	return nil
+}
+
+// appendAsk appends what comes before a read: the begin script, or a look at the record.
+func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64) []byte {
+	switch {
+	case how == lock.Verify:
+		return c.srv.store.AppendVerify(dst, s.Record)
+	case how == lock.Resume || s.Rule.Wait == 0:
+		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", expected)
+	default:
+		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, c.waiter.ID(), expected)
+	}
+}
+
+// decideRead decides, when the client's reply arrives, whether it may have it: every session must
+// be granted. An error is the client's too when the store refused the fence as well.
+func (c *client) decideRead(typ byte) bool {
+	x := c.exchange
+	if typ == '-' && anyError(x, x.Frames-1) {
+		return true
+	}
+	for i := range c.asks {
+		a := &c.asks[i]
+		if a.how == lock.Verify {
+			if t, err := c.srv.store.ParseVerify(x.Frame(a.frame)); err != nil || t.Grant != a.expected {
+				return false
+			}
+			continue
+		}
+		b, err := c.srv.store.ParseBegin(x.Frame(a.frame))
+		if err != nil || !b.Granted || a.how == lock.Resume && !b.Continuous {
+			return false
+		}
+	}
+	return true
+}
+
+// answers takes the store's answers into the sequences. held is the first session that somebody
+// else holds, or -1; again says that the store did not know the script.
+func (c *client) answers(p plan, sent time.Time) (held int, again bool, err error) {
+	held = -1
+	for i := range p.parts {
+		q, a := &p.parts[i], &c.asks[i]
+		a.begin, err = c.answer(c.exchange.Frame(a.frame), q.sequence, *a, sent)
+		switch {
+		case errors.Is(err, tokenstore.ErrNoScript):
+			again = true
+		case err != nil:
+			return held, again, err
+		case a.how != lock.Acquire:
+		case a.begin.Granted:
+			q.taken = true
+		case held < 0:
+			held = i
+		default:
+			c.unqueue(context.Background(), q.sequence, 0) // one wait at a time
+		}
+	}
+	return held, again, nil
+}
+
+// answer takes the answer about one session into its sequence.
+func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (tokenstore.Begin, error) {
+	store := c.srv.store
+	if a.how == lock.Verify {
+		t, err := store.ParseVerify(frame)
+		if err != nil {
+			return tokenstore.Begin{}, &downError{s.Record.String(), err}
+		}
+		return tokenstore.Begin{Granted: true, Grant: t.Grant}, s.Current(t)
+	}
+	b, err := store.ParseBegin(frame)
+	switch {
+	case errors.Is(err, tokenstore.ErrNoScript):
+		return b, err
+	case err != nil:
+		return b, &downError{s.Record.String(), err}
+	case a.how == lock.Resume && !(b.Granted && b.Continuous):
+		if b.Granted {
+			c.release(context.Background(), s, b.Grant)
+		}
+		return b, s.Lost(max(b.Grant, b.Holder.Grant), b.Holder)
+	case b.Granted:
+		s.Granted(b, sent)
+	}
+	return b, nil
+}
+
+// wasRead notes a read in its sequences. One that failed has read nothing, and what was taken for
+// it is given back.
+func (c *client) wasRead(p plan, req resp.Request) {
+	if typ := c.exchange.StreamType; typ == '-' || typ == '!' {
+		giveUp(p.parts)
+		return
+	}
+	now := time.Now()
+	hash := maphash.Bytes(hashSeed, req.Raw)
+	for _, q := range p.parts {
+		q.sequence.Read(hash, q.keys, now)
+		c.join(q.sequence)
+	}
+}
+
+// readLost ends a read that was refused before it was sent, or whose answer did not come: it may
+// have been granted, or queued.
+func (c *client) readLost(p plan, err error) error {
+	var fenced *lock.FencedError
+	if errors.As(err, &fenced) {
+		return err
+	}
+	for _, q := range p.parts {
+		if q.sequence.State() != lock.Held {
+			c.srv.locks.Detach(func(ctx context.Context) { c.unqueue(ctx, q.sequence, 0) })
+		}
+	}
+	if errors.Is(err, errGone) {
+		return err
+	}
+	return &downError{p.sessions(), err}
+}
