@@ -20,13 +20,15 @@
 //
 // # A read and a write, as they go over the wire
 //
-//	begin:   EVALSHA begin | the client's read
-//	verify:  GET :t        | the client's read          (the owner holds the session already)
-//	commit:  WATCH :t | EVAL check | MULTI | the client's command | EVALSHA settle | EXEC
+//	begin:   EVALSHA begin | WATCH :t | GET :t | the client's read
+//	verify:  GET :t | the client's read                 (the owner holds the session already)
+//	commit:  MULTI | the client's command | EVALSHA settle | EXEC
+//	or:      WATCH :t | EVAL check | MULTI | the client's command | EVALSHA settle | EXEC
 //
-// The client's command runs as itself, so its reply is Redis's own. A check that is not good
-// touches :t, which dirties the connection's own WATCH: EXEC answers nil and nothing was applied.
-// Each is one write to the upstream and one round trip.
+// The client's command runs as itself, so its reply is Redis's own. The WATCH that was taken with
+// the read is dirtied by a newer grant or the loss of the record. Where it does not stand any more,
+// a check does it: one that is not good touches :t, which dirties the connection's own WATCH. EXEC
+// then answers nil and nothing was applied. Each is one write to the upstream and one round trip.
 //
 // # Invariants
 //
