@@ -160,7 +160,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 	case errors.Is(err, tokenstore.ErrLost):
 		log.Warn("hold lost", "holder", holder.Client, "newest", holder.Grant)
 		reason := ReasonSuperseded
-		if !holder.Held() {
+		if holder.Grant == 0 {
 			reason = ReasonMissing
 		}
 		s.breakOff(reason, holder.Grant, holder)

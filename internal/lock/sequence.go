@@ -140,6 +140,7 @@ func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 	s.reads.expire(now, s.Rule.MaxHold)
 	s.reads.add(command, keys, now)
 	s.pending = true
+	s.lingering = false // the next sequence has found the hold
 	s.used = now
 }
 

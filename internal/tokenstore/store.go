@@ -103,7 +103,8 @@ func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, e
 }
 
 // Renew extends a hold by its lease from now. ErrLost says that another grant was issued or the
-// record is gone; holder is then who has the session now, if anybody. ErrLapsed says that the
+// record is gone; holder is then who has the session now, or nobody with the newest grant, or with
+// 0 when the record is gone. ErrLapsed says that the
 // lease has ended but nobody has come since; with resume the hold is then taken up again.
 func (s *Store) Renew(ctx context.Context, r *Record, c *Claim, grant uint64, resume bool) (holder Holder, err error) {
 	part, err := s.run(ctx, &s.scripts.renew, r, c.Owner, c.info, c.lease, c.ttl, grant, flag(resume))
@@ -111,11 +112,20 @@ func (s *Store) Renew(ctx context.Context, r *Record, c *Claim, grant uint64, re
 	case err != nil:
 		return Holder{}, err
 	case part[0] == "lost":
-		return parseHolder(part[len(part)-1]), ErrLost
+		return lostTo(part), ErrLost
 	case part[0] == "lapsed":
 		return Holder{}, ErrLapsed
 	}
 	return Holder{}, nil
+}
+
+// lostTo reads who has, or at least which grant is, the session's newest.
+func lostTo(part []string) Holder {
+	h := parseHolder(part[1])
+	if !h.Held() {
+		h.Grant, _ = strconv.ParseUint(part[2], 10, 64)
+	}
+	return h
 }
 
 // Release ends a hold and hands the session on; a hold that is no longer the newest is left

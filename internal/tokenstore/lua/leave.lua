@@ -1,6 +1,6 @@
 -- A waiter gives up: it leaves the queue, or hands on what was just reserved for it.
 -- ARGV: waiter owner info ttl floor provider reserve
-local waiter, owner, info, ttl, floor, provider, reserve = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local waiter, owner, info, ttl, floor, provider, reserve = unpack(ARGV)
 if redis.call('zrem', Q, waiter .. '\n' .. owner .. '\n' .. info) == 1 then return 0 end
 local g, sg, ss = token()
 local h = hold(g)

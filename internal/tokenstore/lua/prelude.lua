@@ -1,42 +1,43 @@
--- Shared by every script but check.lua. KEYS: token, hold, queue of one session.
+-- Shared by every script but check.lua. KEYS: token, hold, queue of one session. Grants and seqs
+-- stay strings: formatting a number of 16 digits costs as much as a call to the store.
 local T, H, Q = KEYS[1], KEYS[2], KEYS[3]
 
 -- The token key: "newest-grant stored-grant stored-seq provider". A missing one reads as zeros.
 local function token()
   local v = redis.call('get', T)
-  if not v then return 0, 0, 0, false end
-  local g, sg, ss, p = string.match(v, '^(%d+) (%d+) (%d+) (%S+)$')
-  return tonumber(g), tonumber(sg), tonumber(ss), p
+  if not v then return '0', '0', '0', false end
+  return string.match(v, '^(%d+) (%d+) (%d+) (%S+)$')
 end
 
 local function put(g, sg, ss, provider, ttl)
-  redis.call('set', T, string.format('%.0f %.0f %.0f %s', g, sg, ss, provider), 'px', ttl)
+  redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider, 'px', ttl)
 end
 
 -- A grant is the larger of last + 1, the store's clock in microseconds and one above every
 -- grant that the caller has ever seen: it grows across flushes, failovers and clock steps.
 local function newer(g, floor)
   local t = redis.call('time')
-  return math.max(g + 1, tonumber(floor) + 1, t[1] * 1000000 + t[2])
+  return string.format('%.0f', math.max(g + 1, floor + 1, t[1] * 1000000 + t[2]))
 end
 
--- The hold key: "owner\ngrant\nsince\nwaiter\ninfo", since in Unix milliseconds. It counts only for the newest grant: one
--- whose token key was lost or superseded protects nobody. waiter is set while a hand-over is
--- reserved and not yet taken up.
+-- The hold key: "owner\ngrant\nsince\nwaiter\ninfo", since in Unix milliseconds. It counts only
+-- for the newest grant: one whose token key was lost or superseded protects nobody. waiter is set
+-- while a hand-over is reserved and not yet taken up.
 local function hold(g)
   local v = redis.call('get', H)
   if not v then return nil end
   local owner, hg, since, waiter, info = string.match(v, '^([^\n]*)\n(%d+)\n(%d+)\n([^\n]*)\n(.*)$')
-  if tonumber(hg) ~= g then return nil end
+  if hg ~= g then return nil end
   return { owner = owner, since = since, waiter = waiter, info = info, raw = v }
 end
 
+-- since defaults to now.
 local function occupy(owner, g, since, waiter, info, px)
   if not since then
     local t = redis.call('time')
-    since = string.format('%s%03d', t[1], math.floor(t[2] / 1000))
+    since = t[1] .. string.sub(1000 + math.floor(t[2] / 1000), 2)
   end
-  redis.call('set', H, string.format('%s\n%.0f\n%s\n%s\n%s', owner, g, since, waiter, info), 'px', px)
+  redis.call('set', H, owner .. '\n' .. g .. '\n' .. since .. '\n' .. waiter .. '\n' .. info, 'px', px)
 end
 
 -- Gives the session to the first waiter whose proxy still listens, with a grant of its own and
@@ -48,7 +49,7 @@ local function handover(g, sg, ss, provider, ttl, floor, reserve)
     redis.call('zrem', Q, e)
     local waiter, proxy, owner, info = string.match(e, '^(([^.\n]*)%.%d+)\n([^\n]*)\n(.*)$')
     local n = newer(g, floor)
-    if redis.call('publish', 'fence-proxy:wake:' .. proxy, waiter .. ' ' .. string.format('%.0f', n)) > 0 then
+    if redis.call('publish', 'fence-proxy:wake:' .. proxy, waiter .. ' ' .. n) > 0 then
       put(n, sg, ss, provider, ttl)
       occupy(owner, n, nil, waiter, info, reserve)
       return e

@@ -1,13 +1,13 @@
 -- Ends a hold and hands the session on. With revoke=1 the grant itself is used up, so that a
 -- write under it is refused even when nobody else has come.
 -- ARGV: owner ttl floor provider reserve grant revoke
-local owner, ttl, floor, provider, reserve, grant = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local owner, ttl, floor, provider, reserve, grant, revoke = unpack(ARGV)
 local g, sg, ss, p = token()
 if g ~= grant or p ~= provider then return 0 end
 local h = hold(g)
 if h and h.owner ~= owner then return 0 end
 if h then redis.call('del', H) end
-if ARGV[7] == '1' then
+if revoke == '1' then
   g = newer(g, floor)
   put(g, sg, ss, provider, ttl)
 end

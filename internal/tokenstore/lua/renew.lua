@@ -1,15 +1,17 @@
 -- Extends the lease of a hold. One whose lease ended is 'lapsed' while its grant is still the
--- newest (nobody has come in between), and is taken up again when the caller asks to resume.
+-- newest (nobody has come in between), and is taken up again when the caller asks to resume. One
+-- that is 'lost' comes with the holder and the newest grant (0: the record is missing).
 -- ARGV: owner info lease ttl grant resume(1)
+local owner, info, lease, ttl, grant, resume = unpack(ARGV)
 local g = token()
 local h = hold(g)
-if g ~= tonumber(ARGV[5]) then return { 'lost', h and h.raw or '' } end
+if g ~= grant then return { 'lost', h and h.raw or '', g } end
 if h then
-  redis.call('pexpire', H, ARGV[3])
-elseif ARGV[6] == '1' then
-  occupy(ARGV[1], g, nil, '', ARGV[2], ARGV[3])
+  redis.call('pexpire', H, lease)
+elseif resume == '1' then
+  occupy(owner, g, nil, '', info, lease)
 else
   return { 'lapsed', '' }
 end
-redis.call('pexpire', T, ARGV[4])
+redis.call('pexpire', T, ttl)
 return { 'renewed', '' }
