@@ -49,7 +49,7 @@ integration: deps ## Run the integration tests with the race detector
 
 .PHONY: bench
 bench: deps ## Run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./integration/bench/...
+	$(GO) test -run '^$$' -bench . -benchtime 7x ./integration/bench
 
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/fence-proxy/fence-proxy/internal/app"
@@ -27,6 +30,7 @@ func newServe() *cobra.Command {
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+		redis.SetLogger(driverLog{log})
 		for _, note := range cfg.Notes() {
 			log.Info("note", "config", note)
 		}
@@ -49,4 +53,12 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// driverLog takes the lines of the Redis client library into the log.
+type driverLog struct{ log *slog.Logger }
+
+// Printf implements the library's logger.
+func (d driverLog) Printf(ctx context.Context, format string, v ...any) {
+	d.log.DebugContext(ctx, "redis client", "message", fmt.Sprintf(format, v...))
 }

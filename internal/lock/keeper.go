@@ -201,8 +201,10 @@ func (s *Sequence) release(ctx context.Context, revoke bool) {
 	}
 }
 
-// close gives the hold back for an owner that does not come back: it tries until the lease ends.
-func (s *Sequence) close(ctx context.Context) {
+// close gives the hold back when no connection has a part in the sequence any more: it tries until
+// the lease ends. An owner that has ended does not come back, and what it read is forgotten; one
+// that has other connections may still write what it read over this one.
+func (s *Sequence) close(ctx context.Context, ended bool) {
 	select {
 	case s.gate <- struct{}{}:
 	case <-ctx.Done():
@@ -211,6 +213,9 @@ func (s *Sequence) close(ctx context.Context) {
 	defer s.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !ended && len(s.members) > 0 {
+		return // it came back meanwhile
+	}
 	if s.timer != nil {
 		s.timer.Stop()
 		s.due = time.Time{}
@@ -223,13 +228,15 @@ func (s *Sequence) close(ctx context.Context) {
 		cancel()
 		again := err != nil && time.Now().Before(until) && rest(ctx, 100*time.Millisecond)
 		s.mu.Lock()
-		if !again {
-			s.setState(Free)
+		if !again && s.state == Held {
+			s.lapse()
 		}
 	}
-	s.reads.clear()
-	s.broken = nil
-	s.setState(Free)
+	if ended {
+		s.reads.clear()
+		s.broken = nil
+		s.setState(Free)
+	}
 }
 
 // rest waits for d and reports whether ctx is still good.
@@ -271,11 +278,13 @@ func (s *Sequence) leave(member any) bool {
 	return len(s.members) == 0
 }
 
-// Abandon gives up a hold after an exchange whose outcome is not known.
+// Abandon gives back a hold that a command took in vain. What was read before it stays as it is:
+// to be written, or stale.
 func (s *Sequence) Abandon(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(ctx, false)
-	s.reads.clear()
-	s.setState(Free)
+	if s.state == Held {
+		s.lapse()
+	}
 }

@@ -99,11 +99,12 @@ func (o *Owner) drop(key sequenceKey, s *Sequence) {
 }
 
 // Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part
-// is released at once. It returns without waiting for the store.
+// is released at once, and what was read under it may still be written. It returns without waiting
+// for the store.
 func (o *Owner) Leave(member any) {
 	for _, s := range o.all() {
 		if s.leave(member) {
-			o.manager.Detach(func(ctx context.Context) { s.close(ctx) })
+			o.manager.Detach(func(ctx context.Context) { s.close(ctx, false) })
 		}
 	}
 }
@@ -112,7 +113,7 @@ func (o *Owner) Leave(member any) {
 func (o *Owner) Close() {
 	o.manager.forget(o)
 	for _, s := range o.all() {
-		o.manager.Detach(func(ctx context.Context) { s.close(ctx) })
+		o.manager.Detach(func(ctx context.Context) { s.close(ctx, true) })
 	}
 }
 

@@ -207,8 +207,14 @@ func (c *client) readLost(p plan, err error) error {
 	if errors.As(err, &fenced) {
 		return err
 	}
-	for _, q := range p.parts {
-		if q.sequence.State() != lock.Held {
+	late := errors.Is(err, errGone) && c.answered()
+	for i, q := range p.parts {
+		switch {
+		case q.sequence.State() == lock.Held:
+		case late: // while nobody else is inside, who might be granted the session anew
+			b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[i].frame))
+			c.unqueue(context.Background(), q.sequence, b.Grant)
+		default:
 			c.srv.locks.Detach(func(ctx context.Context) { c.unqueue(ctx, q.sequence, 0) })
 		}
 	}
@@ -216,4 +222,16 @@ func (c *client) readLost(p plan, err error) error {
 		return err
 	}
 	return &downError{p.sessions(), err}
+}
+
+// answered waits for the answers to a question whose client has gone, for what they granted must
+// be given back. It reports whether they are in, those at least that came before the connection
+// broke.
+func (c *client) answered() bool {
+	select {
+	case <-c.exchange.Done:
+		return true
+	case <-time.After(giveBack):
+		return false
+	}
 }
