@@ -14,9 +14,6 @@ var reservedPrefix = []byte(tokenstore.Prefix)
 
 func isReserved(key []byte) bool { return bytes.HasPrefix(key, reservedPrefix) }
 
-// lists reports whether a command's reply is a list of keys.
-func lists(name string) bool { return name == "scan" || name == "keys" || name == "randomkey" }
-
 // randomTries bounds how often RANDOMKEY is asked again for a key that is not reserved.
 const randomTries = 64
 

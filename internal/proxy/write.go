@@ -118,8 +118,8 @@ func (c *client) judge(p plan) error {
 
 // refused acts on the checks: nil means present again.
 func (c *client) refused(p plan, start time.Time) error {
-	for i, check := range c.commit.checks {
-		q := &p.parts[i]
+	for i := range c.commit.checks {
+		check, q := c.commit.checks[i], &p.parts[i]
 		switch check.Verdict {
 		case tokenstore.Good:
 		case tokenstore.Held, tokenstore.Queued:
