@@ -1,0 +1,49 @@
+// Package bench measures what the guard costs, next to what lock libraries cost that do less.
+//
+//	make bench
+//	go test -run '^$' -bench 'Cycle/rtt=1ms' -benchtime 3x ./integration/bench
+//
+// # Rounds
+//
+// An operation of these benchmarks is a round: everybody in the comparison has one turn, every
+// other round in reverse order. -benchtime says how many rounds there are. A figure is the
+// median of its rounds, and a ratio is the median of the ratios within each round, so that
+// what else the machine does meanwhile falls on all alike. Believe the ratios; the absolute
+// figures are those of one machine that runs clients, proxy, network and Redis together.
+//
+// # The cycle
+//
+// BenchmarkCycle is the read-modify-write of a session: GET a value of 1 KiB, count one up
+// inside it, SET it. The ways to do it (way.go):
+//
+//	bare          GET and SET, no lock: 2 round trips, loses updates
+//	fence-proxy   GET and SET through the proxy, whose rule guards the key: 2 round trips
+//	redsync       Lock, GET, SET, Unlock straight at one Redis: 4 round trips
+//	redislock     Obtain, GET, SET, Release straight at Redis: 4 round trips
+//
+// A client is one connection with go-redis's defaults. Redis is on loopback, or 1 ms away; the
+// proxy always is beside its client:
+//
+//	client ────────── relay, 1 ms ──▶ Redis
+//	client ──▶ proxy ─ relay, 1 ms ──▶ Redis
+//
+// One client has the key to itself, eight want the same one. The libraries then try again as they do by
+// default: redsync after 50 to 250 ms at random, 32 times; redislock has no default, and
+// gets the 100 ms of its documentation's example, until its lease of 8 s is over, which
+// is redsync's default lease. The proxy has its own defaults. Who gives up begins again. A
+// library's rate among eight may be that of one that goes on while seven sleep: "longest ms" is
+// the cycle that took longest, waiting included; a turn, of a second, bounds it.
+//
+// The count in the value must be that of the SETs that were acknowledged. "lost" is what is
+// missing; for everything but bare a loss fails the benchmark.
+//
+// # Passing through
+//
+// BenchmarkPass is unguarded GET and SET of 256 bytes through the proxy, over the same straight at Redis,
+// by redis-benchmark.
+//
+// # CPU
+//
+// The CPU columns are what the proxy's and Redis's own processes used for one cycle or command,
+// in microseconds (Linux only). On a busy machine they are steadier than rates.
+package bench
