@@ -100,6 +100,7 @@ func (p *Proxy) options() (*redis.Options, error) {
 	return &redis.Options{
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
 		DialTimeout: p.cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
+		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
 	}, nil
 }
 

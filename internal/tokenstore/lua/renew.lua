@@ -1,8 +1,10 @@
 -- Extends the lease of a hold. One whose lease ended is 'lapsed' while its grant is still the
 -- newest (nobody has come in between), and is taken up again when the caller asks to resume. One
 -- that is 'lost' comes with the holder and the newest grant (0: the record is missing).
+-- The token key is left alone, for touching it would dirty the fence that stands since the read; its
+-- TTL is twice max_hold at least, and counts from the grant.
 -- ARGV: owner info lease ttl grant resume(1)
-local owner, info, lease, ttl, grant, resume = unpack(ARGV)
+local owner, info, lease, _, grant, resume = unpack(ARGV)
 local g = token()
 local h = hold(g)
 if g ~= grant then return { 'lost', h and h.raw or '', g } end
@@ -13,5 +15,4 @@ elseif resume == '1' then
 else
   return { 'lapsed', '' }
 end
-redis.call('pexpire', T, ttl)
 return { 'renewed', '' }
