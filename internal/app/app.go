@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -60,9 +62,11 @@ func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy,
 	}
 	id := strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(id, p.store, log)
-	p.listen(id)
-	if err := p.locks.Ready(ctx); err != nil {
-		return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
+	if p.guards() {
+		p.listen(id)
+		if err := p.locks.Ready(ctx); err != nil {
+			return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
+		}
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: &upstream.Endpoint{Options: options, DialTimeout: cfg.Upstream.DialTimeout},
@@ -70,6 +74,9 @@ func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
+	if !p.guards() {
+		p.store.Rest()
 	}
 	network, address := cfg.ListenAddress()
 	if network == "unix" {
@@ -81,6 +88,12 @@ func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy,
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return p, nil
+}
+
+// guards reports whether a rule guards anything. A proxy that only passes on keeps no connections
+// of its own.
+func (p *Proxy) guards() bool {
+	return slices.ContainsFunc(p.cfg.Rules, func(r *rule.Rule) bool { return r.Mode != rule.ModePass })
 }
 
 // options are how the proxy's own connections reach the upstream.

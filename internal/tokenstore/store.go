@@ -63,6 +63,16 @@ func (s *Store) Client(db int) *redis.Client {
 	return c
 }
 
+// Rest closes the proxy's own connections until they are needed again.
+func (s *Store) Rest() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for db, c := range s.clients {
+		_ = c.Close()
+		delete(s.clients, db)
+	}
+}
+
 // Close closes the proxy's own connections.
 func (s *Store) Close() {
 	s.mu.Lock()
