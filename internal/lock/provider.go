@@ -17,7 +17,7 @@ type Provider interface {
 	// Renew extends a hold by its lease from now. ErrLost: another grant was issued, to holder, who
 	// may have left already; grant 0: the record is gone. ErrLapsed: the lease ended and nobody came; resume takes it up again.
 	Renew(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, grant uint64, resume bool) (holder tokenstore.Holder, err error)
-	// Release ends a hold and hands the session on; revoke also uses up its grant. A hold that is
+	// Release ends a hold, with grant 0 whatever the owner holds, and hands the session on; revoke also uses up its grant. A hold that is
 	// not the newest is left alone.
 	Release(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, grant uint64, revoke bool) error
 	// Leave takes a waiter out of the queue and hands on what was reserved for it meanwhile.

@@ -29,6 +29,7 @@ type Waiter struct {
 	expected uint64
 	asking   sync.Mutex // held during a question, so that Unpark sees its answer
 	granted  uint64     // by a question
+	unsure   bool       // a question got no answer: it may have been granted all the same
 }
 
 // waits are the proxy's waiters.
@@ -62,6 +63,9 @@ func (m *Manager) Waiter() *Waiter {
 // ID is the waiter's name in the store's queues.
 func (w *Waiter) ID() string { return w.id }
 
+// Unsure reports, after Unpark, whether a question may have been granted without an answer.
+func (w *Waiter) Unsure() bool { return w.unsure }
+
 // Close ends the waiter.
 func (w *Waiter) Close() {
 	w.m.waits.mu.Lock()
@@ -81,7 +85,7 @@ func (w *Waiter) Clear() {
 // lease.
 func (w *Waiter) Park(s *Sequence, expected uint64, left time.Duration) {
 	m := w.m
-	w.sequence, w.expected, w.granted = s, expected, 0
+	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
 	m.waits.mu.Lock()
 	defer m.waits.mu.Unlock()
 	key := s.Record.Keys()[0] + strconv.Itoa(s.Record.DB)
@@ -162,7 +166,7 @@ func (w *Waiter) question(ctx context.Context) time.Duration {
 	defer cancel()
 	s := w.sequence
 	b, err := w.m.provider.Begin(ctx, s.Record, s.Claim, w.id, w.expected)
-	if err != nil {
+	if w.unsure = err != nil; w.unsure {
 		return 0
 	}
 	if b.Granted {

@@ -28,7 +28,7 @@ var atomics = map[string]struct{}{
 
 // looks are commands that the server counts as writes and that give the client a value to go on
 // from, without changing it: they begin a sequence as a read does.
-var looks = map[string]struct{}{"getex": {}}
+var looks = map[string]struct{}{"getex": {}, "pfcount": {}}
 
 // isTouch reports whether a command only moves a key's expiry into the future or takes it away:
 // it changes no value, so it neither waits nor ends or breaks a sequence.

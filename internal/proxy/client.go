@@ -152,6 +152,9 @@ func (c *client) handle(req resp.Request) error {
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	p, err := c.plan(cmd, req.Args)
 	switch {
+	case err != nil && c.state.raw:
+		c.logRefusal(err)
+		return err // an error line has no place in what comes unframed
 	case err != nil:
 		c.state.refused = c.state.multi
 		return c.refuse(err)
@@ -305,7 +308,8 @@ func (c *client) list(name string, req resp.Request) error {
 			return c.up.Local(frame)
 		}
 	}
-	return c.up.Local(resp.AppendNull(nil, false))
+	_, err := c.sync(nothing, true)
+	return err
 }
 
 // sync sends one command and waits for its reply: streamed to the client, or kept.

@@ -14,6 +14,9 @@ var reservedPrefix = []byte(tokenstore.Prefix)
 
 func isReserved(key []byte) bool { return bytes.HasPrefix(key, reservedPrefix) }
 
+// nothing asks for what nobody writes, and gets the null of the client's protocol.
+var nothing = resp.AppendCommandStrings(nil, "GET", tokenstore.Prefix)
+
 // randomTries bounds how often RANDOMKEY is asked again for a key that is not reserved.
 const randomTries = 64
 

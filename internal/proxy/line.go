@@ -23,6 +23,9 @@ func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected uint64, sta
 		return nil
 	}
 	c.unqueue(context.Background(), s, grant)
+	if grant == 0 && c.waiter.Unsure() {
+		c.release(context.Background(), s, 0)
+	}
 	if err != nil {
 		return err
 	}

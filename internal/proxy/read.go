@@ -214,8 +214,9 @@ func (c *client) readLost(p plan, err error) error {
 		case late: // while nobody else is inside, who might be granted the session anew
 			b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[i].frame))
 			c.unqueue(context.Background(), q.sequence, b.Grant)
-		default:
-			c.srv.locks.Detach(func(ctx context.Context) { c.unqueue(ctx, q.sequence, 0) })
+		default: // nobody knows what it was granted
+			c.unqueue(context.Background(), q.sequence, 0)
+			c.release(context.Background(), q.sequence, 0)
 		}
 	}
 	if errors.Is(err, errGone) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -18,10 +19,17 @@ type commit struct {
 	block  tokenstore.Block
 }
 
+// presentMost bounds how often a write is presented. More than a few times takes a record that is
+// changed by something else all the time.
+const presentMost = 100
+
+// errRestless says that a record changed between each check and its EXEC.
+var errRestless = errors.New("the fence record does not keep still: is something else writing to it?")
+
 // write is a guarded write: check, the client's command and settle, in one round trip. Nothing is
 // applied unless every session's check is good.
 func (c *client) write(p plan, req resp.Request, start time.Time) error {
-	for {
+	for range presentMost {
 		sent := time.Now()
 		if err := c.present(p, sent); err != nil {
 			return err
@@ -46,6 +54,7 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 		// Nothing was applied, and the reason is gone: the session was taken, the write goes on
 		// blindly, or another grant came between a good check and the EXEC. The next check tells.
 	}
+	return &downError{p.sessions(), errRestless}
 }
 
 // present asks the sequences which tokens to present.

@@ -86,14 +86,24 @@ func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte, watched
 // AppendWatch appends a WATCH of one record's token key.
 func (s *Store) AppendWatch(dst []byte, r *Record) []byte { return append(dst, r.watch...) }
 
+// appendWatch watches what the checks touch when they are not good.
 func appendWatch(dst []byte, parts []Commit) []byte {
-	if len(parts) == 1 {
+	if len(parts) == 1 && parts[0].Grant > 0 {
 		return append(dst, parts[0].Record.watch...)
 	}
-	dst = redcon.AppendArray(dst, 1+len(parts))
+	n := 1 + len(parts)
+	for i := range parts {
+		if parts[i].Grant == 0 {
+			n++
+		}
+	}
+	dst = redcon.AppendArray(dst, n)
 	dst = redcon.AppendBulkString(dst, "WATCH")
 	for i := range parts {
 		dst = redcon.AppendBulkString(dst, parts[i].Record.token)
+		if parts[i].Grant == 0 {
+			dst = redcon.AppendBulkString(dst, parts[i].Record.queue)
+		}
 	}
 	return dst
 }

@@ -27,7 +27,8 @@ var (
 )
 
 // allowOOM lets a script run on a store that is over its maxmemory (Redis 7.0 and later): a read
-// must still be able to begin, and a delete to commit, when memory is what is short.
+// must still be able to begin, and a hold to end, when memory is what is short. A commit is another
+// matter: MULTI queues nothing then, be it a delete.
 const allowOOM = "#!lua flags=allow-oom\n"
 
 // script is one Lua script in the two forms in which it is sent.

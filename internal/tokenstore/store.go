@@ -138,7 +138,7 @@ func lostTo(part []string) Holder {
 	return h
 }
 
-// Release ends a hold and hands the session on; a hold that is no longer the newest is left
+// Release ends a hold, or with grant 0 whatever the owner holds, and hands the session on; a hold that is no longer the newest is left
 // alone. With revoke the grant is used up as well: no write under it is accepted any more.
 func (s *Store) Release(ctx context.Context, r *Record, c *Claim, grant uint64, revoke bool) error {
 	_, err := s.run(ctx, &s.scripts.release, r, c.Owner, c.ttl, s.floor.Load(), s.provider, reserve, grant, flag(revoke))

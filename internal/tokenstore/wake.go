@@ -2,6 +2,8 @@ package tokenstore
 
 import (
 	"context"
+	"errors"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -19,21 +21,43 @@ type Listener interface {
 	Woken(waiter string, grant uint64)
 }
 
+// silence is how long a subscription may be silent before the store is asked for a sign of life, and
+// then how long it has for that. A connection whose other end is gone without a word looks just
+// like an idle one.
+const silence = 5 * time.Second
+
 // Listen subscribes to the proxy's wake-up channel and reports to l until ctx ends. It
 // reconnects by itself.
 func (s *Store) Listen(ctx context.Context, proxyID string, l Listener) {
-	sub := s.Client(0).Subscribe(ctx, WakeChannel(proxyID))
+	for ctx.Err() == nil {
+		s.hear(ctx, WakeChannel(proxyID), l)
+	}
+}
+
+// hear is one subscription's life: until ctx ends, or the store no longer answers.
+func (s *Store) hear(ctx context.Context, channel string, l Listener) {
+	sub := s.Client(0).Subscribe(ctx, channel)
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
 	defer func() {
 		stop()
 		_ = sub.Close()
 	}()
-	for ctx.Err() == nil {
-		m, err := sub.ReceiveTimeout(ctx, time.Minute)
-		if err != nil {
+	for asked := false; ctx.Err() == nil; {
+		m, err := sub.ReceiveTimeout(ctx, silence)
+		var quiet net.Error
+		switch {
+		case errors.As(err, &quiet) && quiet.Timeout():
+			if asked {
+				return
+			}
+			asked = true
+			_ = sub.Ping(ctx)
+			continue
+		case err != nil:
 			pause(ctx, 50*time.Millisecond)
 			continue
 		}
+		asked = false
 		switch m := m.(type) {
 		case *redis.Subscription:
 			l.Subscribed()

@@ -34,6 +34,8 @@ type Conn struct {
 	waiting []awaited // replies to come, in order; waiting[head:] are open
 	head    int
 	err     error
+	midst   bool // the client has got a part of a push message
+	owing   bool // the connection broke, and the client has not got all of an earlier reply
 
 	framer resp.Framer
 	raw    bool
@@ -76,11 +78,15 @@ func (c *Conn) Drop(request []byte, n int) {
 	c.Send(x, request)
 }
 
-// Local puts a reply of the proxy's own in its place behind those awaited so far.
+// Local puts a reply of the proxy's own in its place behind those awaited so far. If one of them was
+// lost it has no place: the client would take it for that one.
 func (c *Conn) Local(reply []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.head == len(c.waiting) {
+	if c.owing {
+		return ErrLost
+	}
+	if c.head == len(c.waiting) && !c.midst {
 		_, err := c.down.Write(reply)
 		return err
 	}
@@ -136,13 +142,26 @@ func (c *Conn) Serve() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = ErrLost
-	for _, w := range c.waiting[c.head:] {
-		if w.exchange != nil {
-			w.exchange.fail(ErrLost)
-		}
-	}
+	c.lose(c.waiting[c.head:])
 	c.waiting, c.head = nil, 0
 	return err
+}
+
+// lose ends what is still awaited. A reply of the proxy's own still goes downstream as long as the
+// client has got every reply before it, in full or not at all.
+func (c *Conn) lose(open []awaited) {
+	c.owing = c.framer.Partial() && (c.push || len(open) == 0)
+	for _, w := range open {
+		switch {
+		case w.exchange != nil:
+			c.owing = c.owing || w.exchange.Streamed
+			w.exchange.fail(ErrLost)
+		case w.local == nil:
+			c.owing = true
+		case !c.owing:
+			_, _ = c.down.Write(w.local)
+		}
+	}
 }
 
 func (x *Exchange) fail(err error) {
@@ -194,17 +213,34 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 		return n, fmt.Errorf("the upstream does not speak RESP: %w", err)
 	}
 	switch {
-	case c.push || x == nil || x.streaming():
+	case c.push:
+		return n, c.pushed(data[:n], done)
+	case x == nil || x.streaming():
 		if _, err := c.down.Write(data[:n]); err != nil {
 			return n, err
 		}
 	default:
 		x.keep(data[:n])
 	}
-	if done && !c.push {
+	if done {
 		return n, c.arrived(x)
 	}
 	return n, nil
+}
+
+// pushed takes a part of a push message downstream. A reply of the proxy's own waits until all of
+// the message is there.
+func (c *Conn) pushed(data []byte, done bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.down.Write(data); err != nil {
+		return err
+	}
+	c.midst = !done
+	if done {
+		return c.locals()
+	}
+	return nil
 }
 
 // exec takes an EXEC's array apart. Anything else in its place is a reply to keep.
@@ -255,14 +291,22 @@ func (c *Conn) arrived(x *Exchange) error {
 		}
 	}
 	c.pop()
+	if err := c.locals(); err != nil {
+		return err
+	}
+	if x != nil {
+		x.Done <- struct{}{}
+	}
+	return nil
+}
+
+// locals takes the replies of the proxy's own whose place has come downstream.
+func (c *Conn) locals() error {
 	for c.head < len(c.waiting) && c.waiting[c.head].local != nil {
 		if _, err := c.down.Write(c.waiting[c.head].local); err != nil {
 			return err
 		}
 		c.pop()
-	}
-	if x != nil {
-		x.Done <- struct{}{}
 	}
 	return nil
 }

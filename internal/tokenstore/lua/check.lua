@@ -1,5 +1,6 @@
--- Decides a commit. Good: nothing is changed. Not good: the token key is touched, which dirties
--- the caller's own WATCH on it, so its EXEC applies nothing. Sent as EVAL, never by its digest:
+-- Decides a commit. Good: nothing is changed. Not good: a key that the caller watches is touched,
+-- so that its EXEC applies nothing: the token key, or for a blind write that finds the session
+-- taken the queue, which leaves the holder's own WATCH clean. Sent as EVAL, never by its digest:
 -- a check that the server does not know must not let the write behind it through.
 -- KEYS: token hold queue. ARGV: grant(0: blind) seq owner provider ttl
 local T, H, Q = KEYS[1], KEYS[2], KEYS[3]
@@ -26,7 +27,10 @@ else
   if verdict == 'good' and redis.call('exists', Q) == 1 then verdict = 'queued' end
 end
 if verdict == 'good' then return verdict end
-if v then
+if verdict == 'held' or verdict == 'queued' then
+  redis.call('zadd', Q, 0, '')
+  redis.call('zrem', Q, '')
+elseif v then
   redis.call('pexpire', T, ARGV[5])
 else
   local t = redis.call('time')

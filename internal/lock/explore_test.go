@@ -1,0 +1,350 @@
+package lock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// The explorer plays every interleaving of some clients' read-modify-writes on one key with the
+// misfortunes that can come between, and looks whether an update that was acknowledged is lost. A
+// begin and the read behind it are steps of their own, as they are for Redis.
+
+// story is what happens, in some order.
+type story struct {
+	rule    rule.Rule
+	clients int
+	updates int // each client makes
+	adds    int // atomic updates (RPUSH) that one more client makes
+
+	lapses   int // leases that end without a word
+	idles    int // holds that end for want of commands
+	renewals int // by the keeper
+	overlong int // holds that reach max_hold
+	flushes  int // losses of the record
+	failures int // reads that Redis answers with an error
+}
+
+// play is one run of a story, up to some point.
+type play struct {
+	story // what is left of it
+	f     *fake
+	tasks []*task
+	value uint64 // updates in the value, one bit each
+	acked uint64 // updates that a client was told were made
+	names []string
+}
+
+// task is a client and how far it is.
+type task struct {
+	c     *client
+	at    step
+	seen  uint64 // the value that it read
+	left  int
+	bit   uint64 // its next update
+	again int    // times it was refused
+}
+
+type step int
+
+const (
+	toBegin step = iota
+	toRead
+	toWrite
+	toAdd
+)
+
+// refusals bounds how often one client tries again.
+const refusals = 2
+
+type action struct {
+	name string
+	do   func()
+}
+
+func newPlay(t *testing.T, s *story) *play {
+	compiled := s.rule
+	compiled.Name, compiled.Prefix = "chat", "agent:"
+	r, err := rule.New(compiled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &play{story: *s, f: newFake()}
+	w := &world{T: t, f: p.f, rule: r}
+	w.m = NewManager("proxy", p.f, slog.New(slog.DiscardHandler))
+	p.f.m = w.m
+	bit := uint64(1)
+	for i := range s.clients {
+		c := &client{world: w, owner: w.m.Owner(tokenstore.Identity{Client: fmt.Sprint(i)})}
+		p.tasks = append(p.tasks, &task{c: c, left: s.updates, bit: bit})
+		bit <<= s.updates
+	}
+	if s.adds > 0 {
+		c := &client{world: w, owner: w.m.Owner(tokenstore.Identity{Client: "adds"})}
+		p.tasks = append(p.tasks, &task{c: c, at: toAdd, left: s.adds, bit: bit})
+	}
+	return p
+}
+
+func (p *play) end() {
+	for _, k := range p.tasks {
+		if s := k.c.sequence("s"); s.timer != nil {
+			s.timer.Stop()
+		}
+	}
+}
+
+// actions are what can happen next.
+func (p *play) actions() []action {
+	var all []action
+	add := func(name string, do func()) { all = append(all, action{name, do}) }
+	ctx := context.Background()
+	now := time.Now()
+	record := p.tasks[0].c.sequence("s").Record
+	holder := p.f.holder(record)
+	for i, k := range p.tasks {
+		s := k.c.sequence("s")
+		name := func(what string) string { return fmt.Sprintf("%d %s", i, what) }
+		free := !holder.Held() || holder.Owner == k.c.owner.ID
+		switch {
+		case k.left == 0:
+		case k.at == toBegin && free:
+			add(name("begins"), func() { k.begin() })
+			if p.failures > 0 && s.State() != Held {
+				add(name("fails"), func() {
+					p.failures--
+					if k.begin(); k.at == toRead {
+						s.Abandon(ctx)
+						k.at = toBegin
+					}
+				})
+			}
+		case k.at == toRead:
+			add(name("reads"), func() {
+				k.seen, k.at = p.value, toWrite
+				s.Read(1, []uint64{k1}, now)
+			})
+		case k.at == toWrite && (free || k.c.presents()):
+			add(name("writes"), func() {
+				err := k.c.commit("s", Write{Keys: []uint64{k1}}, func() bool { p.value = k.seen | k.bit; return true })
+				p.settle(k, err)
+			})
+		case k.at == toAdd && free:
+			add(name("adds"), func() {
+				err := k.c.commit("s", Write{Keys: []uint64{k1}, Atomic: true}, func() bool { p.value |= k.bit; return true })
+				p.settle(k, err)
+				k.at = toAdd
+			})
+		}
+		if s.State() != Held || k.at == toRead { // the keeper keeps out of a command
+			continue
+		}
+		if p.idles > 0 {
+			add(name("idles"), func() {
+				p.idles--
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.release(ctx, false)
+				s.lapse()
+			})
+		}
+		if p.renewals > 0 {
+			add(name("renews"), func() {
+				p.renewals--
+				s.renew(ctx, s.grant)
+			})
+		}
+		if p.overlong > 0 {
+			add(name("reaches max_hold"), func() {
+				p.overlong--
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.outlive(ctx, now.Add(s.Rule.MaxHold))
+			})
+		}
+	}
+	if p.lapses > 0 && holder.Held() {
+		add("the lease ends", func() { p.lapses--; p.f.lapse(record) })
+	}
+	if p.flushes > 0 && p.f.token(record).Grant > 0 {
+		add("the record is lost", func() { p.flushes--; p.f.forget(record) })
+	}
+	return all
+}
+
+// forget loses the record, as a flush does; grants still grow, by the clock.
+func (f *fake) forget(r *tokenstore.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.at(r)
+	*s = session{lost: max(s.grant, s.lost)}
+}
+
+// presents reports whether a write would present a grant: it need not wait then.
+func (c *client) presents() bool {
+	s := c.sequence("s")
+	return s.state == Held || s.state == Ended || s.state == Broken
+}
+
+// begin is how a read begins.
+func (k *task) begin() {
+	s := k.c.sequence("s")
+	now := time.Now()
+	how, expected, err := s.BeforeRead(context.Background(), now)
+	switch {
+	case err != nil: // it is told that its sequence is broken
+	case how == Verify:
+		err = s.Current(k.c.f.token(s.Record))
+	default:
+		if how == Resume {
+			k.c.Fatal("time does not pass here")
+		}
+		s.Granted(k.c.f.begin(s.Record, s.Claim, "", expected), now)
+	}
+	if err == nil {
+		k.at = toRead
+		return
+	}
+	k.refused()
+}
+
+func (k *task) refused() {
+	k.at = toBegin
+	if k.again++; k.again > refusals {
+		k.left = 0
+	}
+}
+
+// settle notes a write's reply.
+func (p *play) settle(k *task, err error) {
+	if err != nil {
+		k.refused()
+		return
+	}
+	p.acked |= k.bit
+	k.bit <<= 1
+	k.left--
+	k.at, k.seen = toBegin, 0
+}
+
+// key says all that matters for what can happen next. Grants count by their order alone.
+func (p *play) key() string {
+	record := p.tasks[0].c.sequence("s").Record
+	at := p.f.at(record)
+	grants := []uint64{0, at.grant, at.storedFor}
+	if at.hold != nil {
+		grants = append(grants, at.hold.grant)
+	}
+	for _, k := range p.tasks {
+		grants = append(grants, k.c.sequence("s").grant)
+	}
+	slices.Sort(grants)
+	grants = slices.Compact(grants)
+	rank := func(grant uint64) int { return slices.Index(grants, grant) }
+
+	var b strings.Builder
+	left := p.story
+	left.rule = rule.Rule{}
+	fmt.Fprint(&b, left, p.value, p.acked, rank(at.grant), rank(at.storedFor), at.storedSeq)
+	if h := p.f.holder(record); h.Held() {
+		fmt.Fprint(&b, h.Owner)
+	}
+	for _, k := range p.tasks {
+		s := k.c.sequence("s")
+		fmt.Fprint(&b, "|", k.at, k.seen, k.left, k.again, s.state, rank(s.grant), s.seq, s.pending, s.lingering, s.broken != nil)
+		for _, r := range s.reads.keys {
+			fmt.Fprint(&b, " ", r.key, r.fresh, r.stale)
+		}
+		fmt.Fprint(&b, s.reads.commands, s.reads.stale)
+	}
+	return b.String()
+}
+
+// explorer visits every state of a story.
+type explorer struct {
+	*testing.T
+	story   *story
+	lenient bool // the store follows the usual rule: any token above the last one stored
+	seen    map[string]bool
+	ends    int
+	lost    string // how an update was lost, if one was
+}
+
+// explore returns how many states there are, and a way to lose an update.
+func explore(t *testing.T, s *story, lenient bool) (states int, lost string) {
+	t.Helper()
+	e := &explorer{T: t, story: s, lenient: lenient, seen: map[string]bool{}}
+	synctest.Test(t, func(t *testing.T) {
+		e.T = t
+		e.visit(nil)
+	})
+	if e.ends == 0 && e.lost == "" {
+		t.Error("no play comes to an end")
+	}
+	return len(e.seen), e.lost
+}
+
+func (e *explorer) visit(choices []int) {
+	if e.lost != "" {
+		return
+	}
+	p := newPlay(e.T, e.story)
+	p.f.lenient = e.lenient
+	defer p.end()
+	for _, choice := range choices {
+		next := p.actions()[choice]
+		p.names = append(p.names, next.name)
+		next.do()
+	}
+	if p.acked&^p.value != 0 {
+		e.lost = strings.Join(p.names, ", ")
+		return
+	}
+	key := p.key()
+	if e.seen[key] {
+		return
+	}
+	e.seen[key] = true
+	n := len(p.actions())
+	if n == 0 {
+		e.ends++
+	}
+	for choice := range n {
+		e.visit(append(slices.Clone(choices), choice))
+	}
+}
+
+func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
+	for name, s := range map[string]*story{
+		"of three clients":            {clients: 3, updates: 1, lapses: 2},
+		"of three clients, one idle":  {clients: 3, updates: 1, lapses: 1, idles: 1, failures: 1},
+		"of two clients that go on":   {clients: 2, updates: 2, lapses: 1, idles: 1},
+		"with losses of the record":   {clients: 2, updates: 1, lapses: 1, idles: 1, flushes: 1, failures: 1},
+		"with holds that are revoked": {clients: 2, updates: 1, lapses: 1, idles: 1, renewals: 1, overlong: 1},
+		"with atomic updates":         {clients: 2, updates: 1, adds: 2, lapses: 1, idles: 1},
+		"of clients that linger":      {rule: rule.Rule{Linger: time.Second}, clients: 2, updates: 2, lapses: 1, idles: 1},
+		"of sequences of many writes": {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, lapses: 1, idles: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			states, lost := explore(t, s, false)
+			if lost != "" {
+				t.Errorf("an update is lost: %s", lost)
+			}
+			t.Logf("%d states", states)
+		})
+	}
+}
+
+func TestTheExplorerFindsWhatTheUsualRuleLoses(t *testing.T) {
+	if states, lost := explore(t, &story{clients: 2, updates: 1, lapses: 1}, true); lost == "" {
+		t.Errorf("nothing is lost in %d states", states)
+	}
+}

@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+func TestInputIsReadAndConsumed(t *testing.T) {
+	var in input
+	from := strings.NewReader("abcdef")
+	if err := in.fill(from, 0); err != nil || string(in.bytes()) != "abcdef" {
+		t.Fatalf("%q, %v", in.bytes(), err)
+	}
+	in.consume(4)
+	if string(in.bytes()) != "ef" {
+		t.Errorf("%q is left", in.bytes())
+	}
+	if err := in.fill(from, 0); err != io.EOF || string(in.bytes()) != "ef" { //nolint:errorlint // nothing wraps it
+		t.Errorf("%q, %v", in.bytes(), err)
+	}
+}
+
+// endless gives its bytes over and over, as many at a time as are asked for.
+type endless struct{ next byte }
+
+func (e *endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = e.next
+		e.next++
+	}
+	return len(p), nil
+}
+
+func TestACommandInProgressStaysUntouchedWhileMoreIsReadAhead(t *testing.T) {
+	var in input
+	if err := in.fill(strings.NewReader("*2\r\n$4\r\nECHO\r\n$5\r\nvalue\r\n*1\r\n$4\r\nPING\r\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	parser := resp.NewRequestParser(resp.Limits{})
+	req, n, err := parser.Next(in.bytes())
+	if err != nil || n == 0 {
+		t.Fatal(n, err)
+	}
+	in.consume(n)
+	raw := string(req.Raw)
+	ahead := 0
+	for room := true; room; {
+		if room, err = in.ahead(&endless{}); err != nil {
+			t.Fatal(err)
+		}
+		ahead++
+	}
+	if string(req.Raw) != raw || string(req.Args[0]) != "ECHO" || string(req.Args[1]) != "value" {
+		t.Errorf("after %d reads the command is %q", ahead, req.Raw)
+	}
+	if ahead < 3 {
+		t.Errorf("only %d reads: the buffer never had to grow", ahead)
+	}
+	if !bytes.HasPrefix(in.bytes(), []byte("*1\r\n$4\r\nPING\r\n\x00\x01\x02")) {
+		t.Errorf("what came after it is %.40q", in.bytes())
+	}
+}
+
+func TestReadingAheadIsBounded(t *testing.T) {
+	var in input
+	room := true
+	for range 1000 {
+		var err error
+		if room, err = in.ahead(&endless{}); err != nil {
+			t.Fatal(err)
+		}
+		if !room {
+			break
+		}
+	}
+	if room || len(in.bytes()) < aheadMost || len(in.buf) > 4*aheadMost {
+		t.Errorf("room %v, %d bytes in a buffer of %d", room, len(in.bytes()), len(in.buf))
+	}
+}
+
+// drip gives at most n bytes at a time.
+type drip struct {
+	r io.Reader
+	n int
+}
+
+func (d drip) Read(p []byte) (int, error) { return d.r.Read(p[:min(len(p), d.n)]) }
+
+func TestTheBufferGrowsWithWhatArrives(t *testing.T) {
+	const size = 10 << 20
+	var in input
+	parser := resp.NewRequestParser(resp.Limits{})
+	from := drip{strings.NewReader("*2\r\n$4\r\nECHO\r\n$10485760\r\n" + strings.Repeat("x", size) + "\r\n"), 4 << 10}
+	for {
+		req, n, err := parser.Next(in.bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n > 0 {
+			if len(req.Args[1]) != size {
+				t.Errorf("%d bytes arrived", len(req.Args[1]))
+			}
+			in.consume(n)
+			break
+		}
+		if got := len(in.bytes()); len(in.buf) > 64<<10+max(inputSize, 2*got) {
+			t.Fatalf("a buffer of %d for %d bytes", len(in.buf), got)
+		}
+		if err := in.fill(from, parser.Missing()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := in.fill(strings.NewReader("x"), 0); err != nil || len(in.buf) > 4*inputSize {
+		t.Errorf("a buffer of %d is kept after it (%v)", len(in.buf), err)
+	}
+}
+
+func TestTheSpaceOfConsumedCommandsIsUsedAgain(t *testing.T) {
+	var in input
+	for range 10_000 {
+		if err := in.fill(drip{&endless{}, 1000}, 0); err != nil {
+			t.Fatal(err)
+		}
+		in.consume(len(in.bytes()) - min(10, len(in.bytes())))
+	}
+	if len(in.buf) != inputSize {
+		t.Errorf("a buffer of %d", len(in.buf))
+	}
+}
+
+func TestFillingAllocatesNothing(t *testing.T) {
+	var in input
+	from := drip{&endless{}, 100}
+	if n := testing.AllocsPerRun(1000, func() {
+		if err := in.fill(&from, 0); err != nil {
+			t.Fatal(err)
+		}
+		in.consume(len(in.bytes()))
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
