@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs with apt what the tests need and is missing. Says nothing when all is there.
+# Arguments name what is needed besides, each as command=package.
 set -euo pipefail
 
 has_redis_py() {
@@ -10,6 +11,11 @@ missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v redis-cli >/dev/null || missing+=(redis-tools)
 has_redis_py || missing+=(python3-redis)
+command -v node >/dev/null || missing+=(nodejs)
+command -v npm >/dev/null || missing+=(npm)
+for extra; do
+	command -v "${extra%%=*}" >/dev/null || missing+=("${extra#*=}")
+done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then

@@ -166,7 +166,7 @@ func (w *world) did(err error) {
 }
 
 // fenced fails the test unless a command was refused for the reason given.
-func (w *world) fenced(err error, reason Reason) *FencedError {
+func (w *world) fenced(err error, reason Reason) FencedError {
 	w.Helper()
 	var fenced *FencedError
 	if !errors.As(err, &fenced) {
@@ -175,7 +175,7 @@ func (w *world) fenced(err error, reason Reason) *FencedError {
 	if fenced.Reason != reason {
 		w.Fatalf("fenced for %s, want %s", fenced.Reason, reason)
 	}
-	return fenced
+	return *fenced
 }
 
 // in fails the test unless the client's sequence on a session is in a state.

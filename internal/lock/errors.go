@@ -17,6 +17,7 @@ const (
 	ReasonStored     Reason = "stored"     // this token was stored already
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
+	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
 )
 
 // FencedError refuses a command of a sequence whose reads are stale. Nothing was written.

@@ -20,11 +20,11 @@ type fake struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	calls    []call
-	deaf     bool            // nobody listens: a hand-over reaches no waiter
-	lenient  bool            // the check is the usual one: any token above the last one stored
-	down     map[string]bool // these calls fail
-	gate     chan struct{}   // if set, Begin waits for it, answered and not yet returned
-	silent   map[string]bool // these calls get no answer before their context ends
+	deaf     bool                     // nobody listens: a hand-over reaches no waiter
+	lenient  bool                     // the check is the usual one: any token above the last one stored
+	down     map[string]bool          // these calls fail
+	gates    map[string]chan struct{} // these calls wait there, answered and not yet returned
+	silent   map[string]bool          // these calls get no answer before their context ends
 }
 
 // session is one session's fence record.
@@ -59,7 +59,7 @@ type call struct {
 }
 
 func newFake() *fake {
-	return &fake{sessions: map[string]*session{}, down: map[string]bool{}, silent: map[string]bool{}}
+	return &fake{sessions: map[string]*session{}, down: map[string]bool{}, silent: map[string]bool{}, gates: map[string]chan struct{}{}}
 }
 
 // arrive notes a call and has it fail as it shall. It is called without mu.
@@ -94,6 +94,25 @@ func (f *fake) ignore(silent bool, names ...string) {
 	defer f.mu.Unlock()
 	for _, name := range names {
 		f.silent[name] = silent
+	}
+}
+
+// keepBack keeps the answers to the named call back until the returned function is called.
+func (f *fake) keepBack(name string) (release func()) {
+	gate := make(chan struct{})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gates[name] = gate
+	return func() { close(gate) }
+}
+
+// wait is an answer's way back.
+func (f *fake) wait(name string) {
+	f.mu.Lock()
+	gate := f.gates[name]
+	f.mu.Unlock()
+	if gate != nil {
+		<-gate
 	}
 }
 
@@ -162,12 +181,7 @@ func (f *fake) Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Cl
 		return tokenstore.Begin{}, err
 	}
 	b := f.begin(r, c, waiter, expected)
-	f.mu.Lock()
-	gate := f.gate
-	f.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
+	f.wait("begin")
 	return b, nil
 }
 
@@ -210,6 +224,7 @@ func (f *fake) Renew(ctx context.Context, r *tokenstore.Record, c *tokenstore.Cl
 	if err := f.arrive(ctx, call{name: "renew", grant: grant, flag: resume}); err != nil {
 		return tokenstore.Holder{}, err
 	}
+	defer f.wait("renew")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)

@@ -239,6 +239,23 @@ func (s *Sequence) close(ctx context.Context, ended bool) {
 	}
 }
 
+// doom gives the hold back and breaks the sequence.
+func (s *Sequence) doom(ctx context.Context, reason Reason) {
+	select {
+	case s.gate <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	defer s.Leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Free || s.state == Broken {
+		return
+	}
+	s.release(ctx, false)
+	s.breakOff(reason, 0, tokenstore.Holder{})
+}
+
 // rest waits for d and reports whether ctx is still good.
 func rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)

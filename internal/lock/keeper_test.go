@@ -351,14 +351,13 @@ func TestAHoldThatACommitHasReleasedIsNotTakenUpAgain(t *testing.T) {
 	bubble(t, long, func(w *world) {
 		a := w.client("a")
 		w.did(a.read("s", k1))
-		s := a.enter("s")
-		w.f.lapse(s.Record) // the commit has released it; its answer is on its way
-		w.pass(10 * time.Second)
-		s.mu.Lock()
-		s.setState(Free)
-		s.mu.Unlock()
-		s.Leave()
-		w.pass(time.Minute)
+		w.f.lapse(a.sequence("s").Record)
+		answer := w.f.keepBack("renew")
+		w.pass(10 * time.Second) // the renewal has found it lapsed
+		w.calls("renew", 1)
+		w.did(a.write("s", k1))
+		answer()
+		synctest.Wait()
 		a.nobodyHolds("s")
 		a.in("s", Free)
 	})

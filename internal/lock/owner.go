@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +97,19 @@ func (o *Owner) drop(key sequenceKey, s *Sequence) {
 	s.mu.Lock()
 	s.dropped = true
 	s.mu.Unlock()
+}
+
+// BreakOff releases all holds; what the owner has read can't be written any more, and it is told so
+// at its next command on each session. It returns without waiting for the store.
+func (o *Owner) BreakOff(reason Reason) {
+	for _, s := range o.all() {
+		o.manager.Detach(func(ctx context.Context) { s.doom(ctx, reason) })
+	}
+}
+
+// Unwritten reports whether the owner has read something that it may be about to write.
+func (o *Owner) Unwritten() bool {
+	return slices.ContainsFunc(o.all(), func(s *Sequence) bool { return s.State() != Free })
 }
 
 // Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part

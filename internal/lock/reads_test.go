@@ -141,7 +141,10 @@ func TestAnyWriteOfASessionDependsOnReadsThatNoWriteHasFollowed(t *testing.T) {
 		w.did(a.read("s", k1))
 		a.idleOut("s")
 		w.elsewhere("s")
-		w.fenced(a.write("s", k2), ReasonSuperseded) // k2 may be made of what was read in k1
+		refused := w.fenced(a.write("s", k2), ReasonSuperseded) // k2 may be made of what was read in k1
+		if refused.Newest <= refused.Grant {
+			w.Errorf("refused with %+v", refused)
+		}
 	})
 }
 

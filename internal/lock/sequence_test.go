@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ func TestAReadHoldsTheSessionUntilItsWrite(t *testing.T) {
 		w.did(a.read("s", k1))
 		a.in("s", Held)
 		a.holds("s")
-		if err := b.write("s", k1); err != errHeld { //nolint:errorlint // the tests' own
+		if err := b.write("s", k1); !errors.Is(err, errHeld) {
 			w.Errorf("another's blind write: %v, want it to wait", err)
 		}
 		w.did(a.read("s", k2)) // only looks
@@ -169,7 +170,8 @@ func TestARefusalNamesTheSessionAndTheGrants(t *testing.T) {
 		w.did(a.read("s", k1))
 		a.idleOut("s")
 		w.elsewhere("s")
-		err := w.fenced(a.write("s", k1), ReasonSuperseded)
+		refused := w.fenced(a.write("s", k1), ReasonSuperseded)
+		err := &refused
 		if err.Record != a.sequence("s").Record || err.Grant == 0 || err.Newest <= err.Grant || err.Holder.Held() {
 			w.Errorf("%+v", err)
 		}

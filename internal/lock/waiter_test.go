@@ -179,9 +179,9 @@ func TestALeavingWaiterHearsOfAGrantThatIsOnItsWay(t *testing.T) {
 	bubble(t, long, func(w *world) {
 		a := w.client("a")
 		b := w.parked(a, 1)[0]
-		answers := make(chan struct{})
+		answer := w.f.keepBack("begin")
 		w.f.mu.Lock()
-		w.f.gate, w.f.deaf = answers, true
+		w.f.deaf = true
 		w.f.mu.Unlock()
 		w.did(a.write("s", k1))
 		w.pass(pollFirst) // the question took the session; its answer is under way
@@ -196,7 +196,7 @@ func TestALeavingWaiterHearsOfAGrantThatIsOnItsWay(t *testing.T) {
 			for !left() {
 				runtime.Gosched() // Unpark blocks on a mutex, which a bubble can't wait for
 			}
-			close(answers)
+			answer()
 		}()
 		if grant := b.waiter.Unpark(); grant == 0 || grant != w.f.holder(b.sequence("s").Record).Grant {
 			w.Errorf("it left with grant %d", grant)

@@ -34,6 +34,8 @@ type client struct {
 
 	stopping atomic.Bool // the server wants it to go
 	lost     atomic.Bool // the upstream connection has ended
+	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
+	hears    atomic.Bool // it is sent messages unasked
 	watched  watched     // the fence that stands on the upstream connection
 	joined   bool        // it has a part in sequences of the proxy's owner
 
@@ -93,8 +95,11 @@ func (c *client) run() {
 func (c *client) serve(received chan<- struct{}) {
 	defer close(received)
 	_ = c.up.Serve()
+	c.stranded.Store(c.strand())
 	c.lost.Store(true)
-	_ = c.nc.SetReadDeadline(past)
+	if !c.stranded.Load() {
+		_ = c.nc.SetReadDeadline(past)
+	}
 }
 
 // commands handles the client's commands, one after the other, until it leaves.
@@ -131,7 +136,7 @@ func (c *client) next() (resp.Request, error) {
 		if err := c.flush(); err != nil {
 			return req, err
 		}
-		if c.lost.Load() || c.stopping.Load() {
+		if c.lost.Load() && !c.stranded.Load() || c.stopping.Load() {
 			return req, c.gone()
 		}
 		if err := c.in.fill(c.nc, c.parser.Missing()); err != nil {
@@ -152,6 +157,8 @@ func (c *client) handle(req resp.Request) error {
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	p, err := c.plan(cmd, req.Args)
 	switch {
+	case c.stranded.Load():
+		return c.refuseStranded(p)
 	case err != nil && c.state.raw:
 		c.logRefusal(err)
 		return err // an error line has no place in what comes unframed
@@ -201,7 +208,10 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		return c.selectDB(req)
 	case "hello", "reset", "client|setname":
 		return c.renamed(name, req)
+	case "client|tracking":
+		c.hears.Store(true)
 	case "subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync", "client|reply":
+		c.hears.Store(true)
 		c.unwatch()
 		c.state.raw = true
 		c.up.Raw()

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -29,12 +30,12 @@ const patience = 30 * time.Second
 func rules(t *testing.T) *rule.Set {
 	t.Helper()
 	var all []*rule.Rule
-	for _, r := range []rule.Rule{
+	for _, r := range []*rule.Rule{
 		{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Wait: patience},
 		{Name: "free", Prefix: "agent:free:", Mode: rule.ModePass},
 		{Name: "team", Prefix: "shared:", Owner: rule.OwnerProxy},
 	} {
-		compiled, err := rule.New(r)
+		compiled, err := rule.New(*r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +278,7 @@ func TestAProtocolErrorIsAnsweredAndEndsTheConnection(t *testing.T) {
 	}
 	a.gets("$1\r\nx\r\n")
 	a.refusal("-ERR Protocol error: expected '$', got ':'")
-	if _, err := a.in.ReadByte(); err != io.EOF { //nolint:errorlint // nothing wraps it
+	if _, err := a.in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection goes on: %v", err)
 	}
 }

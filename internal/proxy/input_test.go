@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestInputIsReadAndConsumed(t *testing.T) {
 	if string(in.bytes()) != "ef" {
 		t.Errorf("%q is left", in.bytes())
 	}
-	if err := in.fill(from, 0); err != io.EOF || string(in.bytes()) != "ef" { //nolint:errorlint // nothing wraps it
+	if err := in.fill(from, 0); !errors.Is(err, io.EOF) || string(in.bytes()) != "ef" {
 		t.Errorf("%q, %v", in.bytes(), err)
 	}
 }

@@ -44,6 +44,7 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 				return &downError{p.sessions(), err}
 			}
 		case held >= 0:
+			giveUp(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			a := &c.asks[held]
 			if err := c.line(p.parts[held].sequence, a.begin, a.expected, start); err != nil {
 				return err

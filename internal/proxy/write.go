@@ -132,6 +132,7 @@ func (c *client) refused(p plan, start time.Time) error {
 		switch check.Verdict {
 		case tokenstore.Good:
 		case tokenstore.Held, tokenstore.Queued:
+			giveUp(p.parts[i+1:]) // as a read does
 			if err := c.take(q.sequence, start); err != nil {
 				return err
 			}

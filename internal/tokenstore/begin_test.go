@@ -77,6 +77,34 @@ func TestGrantsGrowAcrossALossOfEverything(t *testing.T) {
 	}
 }
 
+func TestEveryAnswerThatNamesAGrantKeepsLaterOnesAboveIt(t *testing.T) {
+	for name, see := range map[string]func(*server){
+		"a begin's": func(s *server) { s.grant(claim("a")) },
+		"a begin in vain's": func(s *server) {
+			if _, err := s.another("redis").Begin(s.Context(), record(), claim("b"), "", 0); err != nil {
+				s.Fatal(err)
+			}
+			s.begin(claim("a"))
+		},
+		"a begin's on the wire": func(s *server) {
+			_, _ = s.store.ParseBegin(s.wire().replies(s.store.AppendBegin(nil, record(), claim("a"), "", 0), 1)[0])
+		},
+		"a refused write's": func(s *server) { s.wire().commit(holding("a", 1, 1), "SET", "k", "v").refused(tokenstore.Superseded) },
+		"a settlement's":    func(s *server) { s.wire().commit(blind("a"), "SET", "k", "v").applied() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(s *server) {
+				s.redis.Set(s.Context(), record().Keys()[0], "5000000000000000 0 0 redis", ttl)
+				see(s)
+				s.redis.FlushAll(s.Context())
+				if grant := s.grant(claim("b")); grant < far {
+					s.Errorf("grant %d, though %d was seen", grant, uint64(far))
+				}
+			})
+		})
+	}
+}
+
 func TestAStoreThatLostEverythingStillKnowsTheTime(t *testing.T) {
 	each(t, func(s *server) {
 		before := s.grant(claim("a"))

@@ -19,8 +19,8 @@ func startRedis(t *testing.T) string {
 	return harness.StartRedis(t).Addr
 }
 
-// real runs a test on a real redis-server alone: for what the embedded store can't do.
-func real(t *testing.T, test func(*server)) {
+// onRedis runs a test on a real redis-server alone: for what the embedded store can't do.
+func onRedis(t *testing.T, test func(*server)) {
 	t.Helper()
 	test(open(t, startRedis(t)))
 }
@@ -32,7 +32,7 @@ func TestAFlushFellsTheWatchTakenWithARead(t *testing.T) {
 		"SWAPDB":   func(s *server) { s.redis.Do(s.Context(), "SWAPDB", 0, 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			real(t, func(s *server) {
+			onRedis(t, func(s *server) {
 				grant := s.grant(claim("a"))
 				w := s.wire()
 				w.stand()
@@ -62,7 +62,7 @@ func (s *server) exhaust() {
 }
 
 func TestAStoreThatIsOutOfMemoryStillGrantsRenewsAndEndsHolds(t *testing.T) {
-	real(t, func(s *server) {
+	onRedis(t, func(s *server) {
 		p := s.listen("p")
 		s.exhaust()
 		grant := s.grant(claim("a"))
@@ -78,7 +78,7 @@ func TestAStoreThatIsOutOfMemoryStillGrantsRenewsAndEndsHolds(t *testing.T) {
 }
 
 func TestAStoreThatIsOutOfMemorySaysSoAndAppliesNothing(t *testing.T) {
-	real(t, func(s *server) {
+	onRedis(t, func(s *server) {
 		grant := s.grant(claim("a"))
 		s.exhaust()
 		token, w := s.token(), s.wire()
@@ -101,7 +101,7 @@ func TestAStoreThatIsOutOfMemorySaysSoAndAppliesNothing(t *testing.T) {
 }
 
 func TestAStoreThatIsOutOfMemoryStillChecks(t *testing.T) {
-	real(t, func(s *server) {
+	onRedis(t, func(s *server) {
 		grant := s.grant(claim("a"))
 		s.exhaust()
 		s.redis.Del(s.Context(), record().Keys()...)
@@ -116,7 +116,7 @@ func TestAStoreThatIsOutOfMemoryStillChecks(t *testing.T) {
 }
 
 func TestAProxyThatWasCutOffListensAgain(t *testing.T) {
-	real(t, func(s *server) {
+	onRedis(t, func(s *server) {
 		p := s.listen("p")
 		for range 3 {
 			if n := s.redis.ClientKillByFilter(s.Context(), "TYPE", "pubsub").Val(); n != 1 {

@@ -19,6 +19,8 @@ import (
 
 // scripted is a store at the other end of pipes: it takes subscriptions, and says what it is told.
 type scripted struct {
+	*testing.T
+
 	mu    sync.Mutex
 	mute  bool // it takes bytes and never answers, as behind a network that drops them
 	lines []*line
@@ -167,10 +169,10 @@ func (e *ears) Woken(waiter string, grant uint64) {
 }
 
 // listening runs a test, in a bubble, on a proxy that listens to a scripted store.
-func listening(t *testing.T, test func(*testing.T, *scripted, *ears)) {
+func listening(t *testing.T, test func(*scripted, *ears)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		far, heard := &scripted{}, &ears{}
+		far, heard := &scripted{T: t}, &ears{}
 		store, err := tokenstore.Open(t.Context(), &redis.Options{
 			Addr: "127.0.0.1:6379", Dialer: far.dial, Protocol: 2, MaxRetries: -1, DisableIdentity: true,
 		}, "redis")
@@ -184,7 +186,7 @@ func listening(t *testing.T, test func(*testing.T, *scripted, *ears)) {
 			store.Listen(ctx, "p", heard)
 		}()
 		synctest.Wait()
-		test(t, far, heard)
+		test(far, heard)
 		cancel()
 		<-done
 		store.Close()
@@ -193,55 +195,55 @@ func listening(t *testing.T, test func(*testing.T, *scripted, *ears)) {
 }
 
 func TestAListenerHearsOfHandOvers(t *testing.T) {
-	listening(t, func(t *testing.T, far *scripted, heard *ears) {
+	listening(t, func(far *scripted, heard *ears) {
 		far.publish("p.1 77")
 		far.publish("nonsense")
 		far.publish("p.2 78")
 		synctest.Wait()
 		if heard.subscribed != 1 || len(heard.woken) != 2 || heard.woken[0] != (wake{"p.1", 77}) || heard.woken[1] != (wake{"p.2", 78}) {
-			t.Errorf("it heard %+v", heard)
+			far.Errorf("it heard %+v", heard)
 		}
 	})
 }
 
 func TestAnIdleSubscriptionStaysAsLongAsTheStoreGivesSignsOfLife(t *testing.T) {
-	listening(t, func(t *testing.T, far *scripted, heard *ears) {
+	listening(t, func(far *scripted, heard *ears) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n, pings := far.subscriptions(); n != 1 || pings == 0 {
-			t.Errorf("%d subscriptions, %d pings", n, pings)
+			far.Errorf("%d subscriptions, %d pings", n, pings)
 		}
 		far.publish("p.1 77")
 		synctest.Wait()
 		if heard.subscribed != 1 || len(heard.woken) != 1 {
-			t.Errorf("it heard %+v", heard)
+			far.Errorf("it heard %+v", heard)
 		}
 	})
 }
 
 func TestAHalfOpenSubscriptionIsNoticedAndMadeAgain(t *testing.T) {
-	listening(t, func(t *testing.T, far *scripted, heard *ears) {
+	listening(t, func(far *scripted, heard *ears) {
 		time.Sleep(time.Minute)
 		before := far.connections()
 		far.silence(true)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if far.connections() == before {
-			t.Error("the dead connection was not noticed")
+			far.Error("the dead connection was not noticed")
 		}
 		if heard.subscribed != 1 {
-			t.Errorf("subscribed %d times at a mute store", heard.subscribed)
+			far.Errorf("subscribed %d times at a mute store", heard.subscribed)
 		}
 		far.silence(false)
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if heard.subscribed != 2 {
-			t.Errorf("subscribed %d times", heard.subscribed)
+			far.Errorf("subscribed %d times", heard.subscribed)
 		}
 		far.publish("p.1 77")
 		synctest.Wait()
 		if len(heard.woken) != 1 {
-			t.Errorf("it heard %+v", heard)
+			far.Errorf("it heard %+v", heard)
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 // not have been carried out.
 var ErrLost = errors.New("the connection to the upstream Redis broke")
 
-// Downstream takes the bytes that belong to the client. Write may keep them until Flush.
+// Downstream takes the bytes that belong to the client. Write may keep them until Flush. Sender and
+// receiver may call it at the same time.
 type Downstream interface {
 	Write(p []byte) (int, error)
 	Flush() error
@@ -134,6 +135,13 @@ func (c *Conn) Outstanding() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.waiting) > c.head && !c.waiting[c.head].raw
+}
+
+// Owes reports, after Serve, whether the client has not got all of a reply that it waits for.
+func (c *Conn) Owes() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owing
 }
 
 // Serve receives replies until the connection ends, and returns why.
