@@ -220,6 +220,17 @@ func (s *Sequence) close(ctx context.Context, ended bool) {
 		s.timer.Stop()
 		s.due = time.Time{}
 	}
+	s.giveBack(ctx)
+	if ended {
+		s.reads.clear()
+		s.broken = nil
+		s.setState(Free)
+	}
+}
+
+// giveBack releases the hold, and tries that until the lease ends. Called with mu held by somebody
+// inside; mu is free during the calls.
+func (s *Sequence) giveBack(ctx context.Context) {
 	for s.state == Held {
 		grant, until := s.grant, s.leaseUntil
 		s.mu.Unlock()
@@ -232,14 +243,9 @@ func (s *Sequence) close(ctx context.Context, ended bool) {
 			s.lapse()
 		}
 	}
-	if ended {
-		s.reads.clear()
-		s.broken = nil
-		s.setState(Free)
-	}
 }
 
-// doom gives the hold back and breaks the sequence.
+// doom breaks the sequence and gives the hold back.
 func (s *Sequence) doom(ctx context.Context, reason Reason) {
 	select {
 	case s.gate <- struct{}{}:
@@ -252,7 +258,7 @@ func (s *Sequence) doom(ctx context.Context, reason Reason) {
 	if s.state == Free || s.state == Broken {
 		return
 	}
-	s.release(ctx, false)
+	s.giveBack(ctx)
 	s.breakOff(reason, 0, tokenstore.Holder{})
 }
 

@@ -36,6 +36,7 @@ type client struct {
 	lost     atomic.Bool // the upstream connection has ended
 	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
 	hears    atomic.Bool // it is sent messages unasked
+	leaving  atomic.Bool // the client itself has ended
 	watched  watched     // the fence that stands on the upstream connection
 	joined   bool        // it has a part in sequences of the proxy's owner
 
@@ -81,6 +82,7 @@ func (c *client) run() {
 	if c.stopping.Load() {
 		c.finish()
 	}
+	c.leaving.Store(true)
 	_ = c.up.Close()
 	<-received
 	_ = c.out.Flush()
