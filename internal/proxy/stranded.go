@@ -21,7 +21,7 @@ func (c *client) strand() bool {
 
 // refuseStranded answers a stranded client's next command and ends the client.
 func (c *client) refuseStranded(p plan) error {
-	var err error = upstream.ErrLost
+	err := upstream.ErrLost
 	for _, q := range p.parts {
 		if q.sequence.State() != lock.Free {
 			err = &lock.FencedError{Record: q.sequence.Record, Reason: lock.ReasonUpstream}

@@ -32,7 +32,7 @@ func frames(t testing.TB, stream []byte, pieces ...int) string {
 			}
 			if err != nil {
 				var protocol *ProtocolError
-				if _, _, again := f.Scan(buf); !errors.As(err, &protocol) || again != err {
+				if _, _, again := f.Scan(buf); !errors.As(err, &protocol) || !errors.Is(again, err) {
 					t.Fatalf("Scan = %T %v, then %v", err, err, again)
 				}
 				fmt.Fprintf(&out, "error %s\n", err)
@@ -96,11 +96,30 @@ func TestRepliesEndWhereTheyShould(t *testing.T) {
 		{"$9223372036854775805\r\nabc", "rest 25"},
 		{"$9223372036854775806\r\n", badLength},
 		{"$9223372036854775808\r\n", badLength},
-		{"$\r\n", badLength}, {"$-\r\n", badLength}, {"$-2\r\n", badLength}, {"$--1\r\n", badLength}, {"$1-\r\n", badLength}, {"$-0\r\n", badLength},
-		{"$01\r\n", badLength}, {"$+1\r\n", badLength}, {"$?\r\n", badLength}, {"*1\n", badLength}, {"*1\rx", badLength}, {"*1 \r\n", badLength},
-		{"%-1\r\n", badLength}, {"~-1\r\n", badLength}, {">-1\r\n", badLength}, {"|-1\r\n", badLength}, {"!-1\r\n", badLength}, {"=-1\r\n", badLength},
-		{"+OK\n", badLine}, {"+a\nb\r\n", badLine}, {"+\n", badLine}, {"*2\r\n:1\n", badLine},
-		{"$1\r\nabc", badBulk}, {"$1\r\na\rb", badBulk},
+		{"$\r\n", badLength},
+		{"$-\r\n", badLength},
+		{"$-2\r\n", badLength},
+		{"$--1\r\n", badLength},
+		{"$1-\r\n", badLength},
+		{"$-0\r\n", badLength},
+		{"$01\r\n", badLength},
+		{"$+1\r\n", badLength},
+		{"$?\r\n", badLength},
+		{"*1\n", badLength},
+		{"*1\rx", badLength},
+		{"*1 \r\n", badLength},
+		{"%-1\r\n", badLength},
+		{"~-1\r\n", badLength},
+		{">-1\r\n", badLength},
+		{"|-1\r\n", badLength},
+		{"!-1\r\n", badLength},
+		{"=-1\r\n", badLength},
+		{"+OK\n", badLine},
+		{"+a\nb\r\n", badLine},
+		{"+\n", badLine},
+		{"*2\r\n:1\n", badLine},
+		{"$1\r\nabc", badBulk},
+		{"$1\r\na\rb", badBulk},
 		{"?", "error Protocol error: unknown reply type '?'"},
 		{"\r\n", "error Protocol error: unknown reply type ' '"},
 		{"*1\r\nx", "error Protocol error: unknown reply type 'x'"},

@@ -107,8 +107,10 @@ func TestRequestsAreReadAsTheServerReadsThem(t *testing.T) {
 		{"longest bulk", "*1\r\n$64\r\n", "rest 9"},
 		{"too long a bulk", "*1\r\n$65\r\n", "error Protocol error: invalid bulk length"},
 		{"far too long a bulk", "*1\r\n$9223372036854775807\r\n", "error Protocol error: invalid bulk length"},
-		{"largest request", "*2\r\n$64\r\n" + strings.Repeat("v", 64) + "\r\n$38\r\n" + strings.Repeat("w", 38) + "\r\n",
-			`120 false ["` + strings.Repeat("v", 64) + `" "` + strings.Repeat("w", 38) + `"]|rest 0`},
+		{
+			"largest request", "*2\r\n$64\r\n" + strings.Repeat("v", 64) + "\r\n$38\r\n" + strings.Repeat("w", 38) + "\r\n",
+			`120 false ["` + strings.Repeat("v", 64) + `" "` + strings.Repeat("w", 38) + `"]|rest 0`,
+		},
 		{"too large a request", "*2\r\n$64\r\n" + strings.Repeat("v", 64) + "\r\n$39\r\n", "error Protocol error: too big request"},
 		{"no dollar", "*1\r\nx\r\n", "error Protocol error: expected '$', got 'x'"},
 		{"no dollar, no line", "*1\r\nx", "rest 5"},
@@ -130,8 +132,10 @@ func TestRequestsAreReadAsTheServerReadsThem(t *testing.T) {
 		{"inline with CR in front", "\rPING\r\n", `7 true ["PING"]|rest 0`},
 		{"blank lines", "\r\n\n \t\r\nPING\r\n", `2 true []|1 true []|4 true []|6 true ["PING"]|rest 0`},
 		{"space before a star", " *1\r\n", `5 true ["*1"]|rest 0`},
-		{"double quotes", `E "a\x41\n\r\t\b\a\z\xzz\"\\ b"` + "\n",
-			fmt.Sprintf("32 true %q|rest 0", []string{"E", "aA\n\r\t\b\azxzz\"\\ b"})},
+		{
+			"double quotes", `E "a\x41\n\r\t\b\a\z\xzz\"\\ b"` + "\n",
+			fmt.Sprintf("32 true %q|rest 0", []string{"E", "aA\n\r\t\b\azxzz\"\\ b"}),
+		},
 		{"single quotes", `E 'a\'b\n" '` + "\n", `13 true ["E" "a'b\\n\" "]|rest 0`},
 		{"quotes in a word", `a"b" c'd'` + "\n", `10 true ["ab" "cd"]|rest 0`},
 		{"empty words", `"" ''` + "\n", `6 true ["" ""]|rest 0`},
@@ -180,7 +184,7 @@ func TestAnErrorLastsUntilReset(t *testing.T) {
 	p := NewRequestParser(Limits{})
 	_, _, first := p.Next([]byte("*x\r\n"))
 	_, _, again := p.Next([]byte("PING\r\n"))
-	if first == nil || again != first {
+	if first == nil || !errors.Is(again, first) {
 		t.Fatalf("errors = %v, %v", first, again)
 	}
 	p.Reset()

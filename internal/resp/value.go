@@ -56,7 +56,8 @@ func parseValue(b []byte, depth int) (v Value, n int, err error) {
 		switch v.Type {
 		case '$', '=', '!', '*', '~', '>', '%', '|':
 		default:
-			return v, n, v.setScalar(line)
+			err = v.setScalar(line)
+			return v, n, err
 		}
 		length, null, err := parseLength(v.Type, line)
 		if err != nil {

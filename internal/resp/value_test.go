@@ -116,7 +116,15 @@ func TestArrayHeaders(t *testing.T) {
 		{"*12\r\n+a\r\n", 12, false, 5, true},
 		{"*-1\r\n", 0, true, 5, true},
 		{"_\r\n", 0, true, 3, true},
-		{in: "_x\r\n", n: 4}, {in: "*"}, {in: "*1\r"}, {in: "*1\n"}, {in: "*-2\r\n"}, {in: "$-1\r\n"}, {in: "~1\r\n"}, {in: ""}, {in: "-ERR\r\n"},
+		{in: "_x\r\n", n: 4},
+		{in: "*"},
+		{in: "*1\r"},
+		{in: "*1\n"},
+		{in: "*-2\r\n"},
+		{in: "$-1\r\n"},
+		{in: "~1\r\n"},
+		{in: ""},
+		{in: "-ERR\r\n"},
 	} {
 		count, null, n, ok := ArrayHeader([]byte(c.in))
 		if ok != c.ok || ok && (count != c.count || null != c.null || n != c.n) {
