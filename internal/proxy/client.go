@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -25,7 +24,14 @@ type client struct {
 	nc  net.Conn
 	in  input
 	out downstream
-	up  *upstream.Conn
+	up  *upstream.Conn // the client's own upstream connection, nil until it is needed
+
+	received chan struct{} // closed when up has ended
+
+	call       *upstream.Call // commands collected for a shared connection
+	callWrites bool
+	shared     *upstream.Shared // the one used last
+	sharedKey  shareKey
 
 	parser *resp.RequestParser
 	state  state
@@ -55,6 +61,7 @@ func newClient(s *Server, nc net.Conn) *client {
 	c := &client{
 		srv: s, nc: nc, out: downstream{nc: nc},
 		parser: resp.NewRequestParser(s.limits()), state: newState(s.upstream.Options.DB),
+		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
 	c.timer.Stop()
@@ -64,43 +71,20 @@ func newClient(s *Server, nc net.Conn) *client {
 // run is the client's life.
 func (c *client) run() {
 	defer c.nc.Close()
-	up, err := c.srv.upstream.Dial(context.Background())
-	if err != nil {
-		c.srv.log.Warn("client turned away", "client", c.address(), "error", err)
-		_, _ = c.nc.Write(resp.AppendError(nil, "ERR fence-proxy: "+err.Error()))
-		return
-	}
-	c.up = upstream.NewConn(up, &c.out)
 	c.owner = c.srv.locks.Owner(c.identity())
 	c.waiter = c.srv.locks.Waiter()
-	received := make(chan struct{})
-	go c.serve(received)
-
-	err = c.commands()
+	err := c.commands()
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	c.srv.log.Debug("client left", "client", c.address(), "name", c.state.name, "reason", err)
 	if c.stopping.Load() {
 		c.finish()
 	}
-	c.leaving.Store(true)
-	_ = c.up.Close()
-	<-received
+	c.unlink()
 	_ = c.out.Flush()
 	c.waiter.Close()
 	c.owner.Close()
 	if c.joined {
 		c.srv.owner.Leave(c)
-	}
-}
-
-// serve takes replies back until the upstream connection ends.
-func (c *client) serve(received chan<- struct{}) {
-	defer close(received)
-	_ = c.up.Serve()
-	c.stranded.Store(c.strand())
-	c.lost.Store(true)
-	if !c.stranded.Load() {
-		_ = c.nc.SetReadDeadline(past)
 	}
 }
 
@@ -124,7 +108,7 @@ func (c *client) next() (resp.Request, error) {
 		req, n, err := c.parser.Next(c.in.bytes())
 		if err != nil {
 			_ = c.refuse(err)
-			_ = c.up.Flush()
+			_ = c.flush()
 			c.finish()
 			return req, err
 		}
@@ -148,8 +132,13 @@ func (c *client) next() (resp.Request, error) {
 }
 
 func (c *client) flush() error {
-	if err := c.up.Flush(); err != nil {
-		return err
+	if err := c.sendShared(); err != nil {
+		return c.broken(err)
+	}
+	if c.up != nil {
+		if err := c.up.Flush(); err != nil {
+			return err
+		}
 	}
 	return c.out.Flush()
 }
@@ -192,6 +181,15 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if cmd != nil {
 		name = cmd.Name
 	}
+	if _, ok := sticky[name]; ok || cmd == nil {
+		c.state.alone = true
+	}
+	if shared, err := c.share(cmd, req.Raw); shared || err != nil {
+		return err
+	}
+	if err := c.link(); err != nil {
+		return c.broken(err)
+	}
 	switch name {
 	case "multi":
 		c.unwatch()
@@ -217,6 +215,8 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		c.unwatch()
 		c.state.raw = true
 		c.up.Raw()
+	case "wait":
+		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1) // WAIT is for the writes before the last command of its own connection
 	case "scan", "keys", "randomkey":
 		if !c.state.multi && !c.state.raw {
 			return c.list(name, req)
@@ -239,7 +239,7 @@ func (c *client) exec(req resp.Request) error {
 		if _, err := c.sync([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
 			return err
 		}
-		return c.up.Local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
+		return c.local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
 	case selected >= 0:
 		x, err := c.sync(req.Raw, false)
 		if err != nil {
@@ -248,7 +248,7 @@ func (c *client) exec(req resp.Request) error {
 		if _, null, _, ok := resp.ArrayHeader(x.Frame(0)); ok && !null {
 			c.state.db = selected
 		}
-		return c.up.Local(x.Frame(0))
+		return c.local(x.Frame(0))
 	}
 	c.up.Pass(req.Raw, 1)
 	return nil
@@ -295,7 +295,11 @@ func (c *client) renamed(name string, req resp.Request) error {
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
+		if len(req.Args) > 1 {
+			c.state.proto, _ = strconv.Atoi(string(req.Args[1]))
+		}
 		for i, a := range req.Args {
+			c.state.alone = c.state.alone || bytes.EqualFold(a, []byte("AUTH"))
 			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
 				c.state.name = string(req.Args[i+1])
 			}
@@ -314,10 +318,10 @@ func (c *client) list(name string, req resp.Request) error {
 		}
 		frame := x.Frame(0)
 		if name != "randomkey" {
-			return c.up.Local(unlisted(name, frame))
+			return c.local(unlisted(name, frame))
 		}
 		if v, _, err := resp.ParseValue(frame); err != nil || !isReserved(v.Str) {
-			return c.up.Local(frame)
+			return c.local(frame)
 		}
 	}
 	_, err := c.sync(nothing, true)
@@ -335,15 +339,22 @@ func (c *client) sync(raw []byte, stream bool) (*upstream.Exchange, error) {
 	return x, c.roundTrip(x, raw)
 }
 
+// broken tells the client that an upstream connection broke or could not be made.
+func (c *client) broken(err error) error {
+	c.srv.log.Warn("client turned away", "client", c.address(), "error", err)
+	_, _ = c.out.Write(resp.AppendError(nil, "ERR fence-proxy: "+err.Error()))
+	return err
+}
+
 // refuse answers a command with an error line.
 func (c *client) refuse(err error) error {
 	c.logRefusal(err)
-	return c.up.Local(errorLine(err, time.Now()))
+	return c.local(errorLine(err, time.Now()))
 }
 
 // finish lets the replies under way reach the client.
 func (c *client) finish() {
-	for end := time.Now().Add(lastReplies); c.up.Outstanding() && time.Now().Before(end); {
+	for end := time.Now().Add(lastReplies); c.up != nil && c.up.Outstanding() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	_ = c.out.Flush()

@@ -3,19 +3,21 @@
 //
 // # One command's way
 //
-//	socket ─▶ input ─▶ client.next ─▶ client.handle ─┬▶ pass ─────────────▶ upstream.Conn ─▶ Redis
+//	                                                 ┌▶ share ────────────▶ upstream.Shared ─▶ Redis
+//	socket ─▶ input ─▶ client.next ─▶ client.handle ─┼▶ pass ─────────────▶ upstream.Conn ─▶ Redis
 //	                   (framed)       (plan: which    ├▶ read:  begin | cmd ─────┤
 //	                                   sessions?)     ├▶ write: check | cmd | settle
 //	                                                  └▶ refuse ─▶ an error line
 //	socket ◀─ downstream ◀──────────────────────────────── upstream.Conn.Serve ◀── replies
 //
-// client.go is the whole way in one file; plan.go decides what a command is, guard.go what a
+// client.go is the whole way in one file; plan.go decides what a command is, read.go and write.go what a
 // guarded one costs, park.go how a client waits. errors.go is the only place where a Go error
 // becomes a RESP error line.
 //
 // # Goroutines
 //
-// A client has two: run reads its commands and sends them up, serve takes the replies back. While
-// a command of the client waits, a third watches the socket, so that a client that leaves is
+// A client has one, run, which reads its commands, sends them up, and on a shared connection takes
+// the replies back; with an upstream connection of its own (link.go), serve takes those. While
+// a command of the client waits, another watches the socket, so that a client that leaves is
 // noticed. A client's state belongs to run alone.
 package proxy

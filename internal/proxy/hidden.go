@@ -14,6 +14,9 @@ var reservedPrefix = []byte(tokenstore.Prefix)
 
 func isReserved(key []byte) bool { return bytes.HasPrefix(key, reservedPrefix) }
 
+// listsKeys reports whether a command's reply is a list of keys.
+func listsKeys(name string) bool { return name == "scan" || name == "keys" || name == "randomkey" }
+
 // nothing asks for what nobody writes, and gets the null of the client's protocol.
 var nothing = resp.AppendCommandStrings(nil, "GET", tokenstore.Prefix)
 

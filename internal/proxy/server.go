@@ -38,6 +38,7 @@ type Server struct {
 	log      *slog.Logger
 
 	owner    *lock.Owner // of rules with owner: proxy
+	shares   shares
 	commands *commands
 
 	draining atomic.Bool
@@ -54,6 +55,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks, log: o.Log,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
+		shares:  shares{endpoint: o.Upstream, byKey: map[shareKey]*upstream.Shared{}},
 	}
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
@@ -96,8 +98,10 @@ func (s *Server) accept(nc net.Conn) {
 	}
 	c := newClient(s, nc)
 	s.clients[c] = struct{}{}
+	s.shares.clients.Add(1)
 	s.work.Go(func() {
 		c.run()
+		s.shares.clients.Add(-1)
 		s.mu.Lock()
 		delete(s.clients, c)
 		s.mu.Unlock()
@@ -124,6 +128,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	s.work.Wait()
+	s.shares.close()
 }
 
 // commands is the server's command table, and the way to ask it about calls that the table can't

@@ -8,10 +8,12 @@ type state struct {
 	refused  bool   // a command of the transaction was refused: its EXEC must fail
 	selected int    // the database of a SELECT queued in the transaction, or -1
 	watching bool   // the client has keys under WATCH
+	proto    int    // 2 or 3
+	alone    bool   // keeps to an upstream connection of its own
 	raw      bool   // replies go downstream unframed: nothing can be guarded any more
 }
 
-func newState(db int) state { return state{db: db, selected: -1} }
+func newState(db int) state { return state{db: db, proto: 2, selected: -1} }
 
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {

@@ -43,7 +43,7 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 		}
 		if queued := c.exchange.Frame(c.commit.block.Command); isError(queued) && !c.exchange.Opened {
 			giveUp(p.parts)
-			return c.up.Local(queued) // Redis refused the command itself, in its own words
+			return c.local(queued) // Redis refused the command itself, in its own words
 		}
 		if err := c.judge(p); err != nil {
 			return err

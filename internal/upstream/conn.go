@@ -38,9 +38,10 @@ type Conn struct {
 	midst   bool // the client has got a part of a push message
 	owing   bool // the connection broke, and the client has not got all of an earlier reply
 
-	framer resp.Framer
-	raw    bool
-	push   bool // the frame being read is a push message
+	complete []*Exchange // whose senders are to be told
+	framer   resp.Framer
+	raw      bool
+	push     bool // the frame being read is a push message
 }
 
 // awaited are replies to come: frames to pass, one exchange, one of the proxy's own, or all that
@@ -147,6 +148,7 @@ func (c *Conn) Owes() bool {
 // Serve receives replies until the connection ends, and returns why.
 func (c *Conn) Serve() error {
 	err := c.receive()
+	c.signal()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = ErrLost
@@ -188,7 +190,9 @@ func (c *Conn) receive() error {
 			}
 			data = data[used:]
 		}
-		if flushErr := c.down.Flush(); flushErr != nil {
+		flushErr := c.down.Flush()
+		c.signal()
+		if flushErr != nil {
 			return flushErr
 		}
 		if err != nil {
@@ -303,9 +307,19 @@ func (c *Conn) arrived(x *Exchange) error {
 		return err
 	}
 	if x != nil {
-		x.Done <- struct{}{}
+		c.complete = append(c.complete, x)
 	}
 	return nil
+}
+
+// signal tells the sender of exchanges that are complete: only now, since the client should not
+// wait while the sender wakes up.
+func (c *Conn) signal() {
+	for i, x := range c.complete {
+		c.complete[i] = nil
+		x.Done <- struct{}{}
+	}
+	c.complete = c.complete[:0]
 }
 
 // locals takes the replies of the proxy's own whose place has come downstream.

@@ -508,6 +508,7 @@ func TestAnExchangeIsUsedAgain(t *testing.T) {
 			}
 			data = data[n:]
 		}
+		s.signal()
 	}
 	take("+OK\r\n+QUEUED\r\n*2\r\n+a\r\n:1\r\n+passed\r\n")
 	s.done(x, nil)

@@ -10,6 +10,8 @@
 //	          client's own reply among them, which is streamed to the downstream if Decide says so
 //	Raw       everything from here on goes to the downstream unframed (subscriptions, MONITOR)
 //
+// A Shared connection carries the commands of many clients that leave no state behind: see there.
+//
 // Push messages (RESP3) go to the downstream whenever they come. When the connection breaks,
 // every exchange that is still open ends with ErrLost.
 package upstream

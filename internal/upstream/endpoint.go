@@ -23,6 +23,11 @@ type Endpoint struct {
 
 // Dial connects, logs in and selects the URL's database, as a client starts out.
 func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) {
+	return e.DialAs(ctx, e.Options.DB, 2)
+}
+
+// DialAs connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
+func (e *Endpoint) DialAs(ctx context.Context, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)
@@ -32,14 +37,14 @@ func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = nc.SetDeadline(deadline)
 	}
-	if err := e.login(nc); err != nil {
+	if err := e.login(nc, db, proto); err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
 	return nc, nc.SetDeadline(time.Time{})
 }
 
-func (e *Endpoint) login(nc net.Conn) error {
+func (e *Endpoint) login(nc net.Conn, db, proto int) error {
 	var out []byte
 	replies := 0
 	if e.Options.Password != "" {
@@ -50,8 +55,12 @@ func (e *Endpoint) login(nc net.Conn) error {
 		}
 		replies++
 	}
-	if e.Options.DB != 0 {
-		out = resp.AppendCommandStrings(out, "SELECT", strconv.Itoa(e.Options.DB))
+	if db != 0 {
+		out = resp.AppendCommandStrings(out, "SELECT", strconv.Itoa(db))
+		replies++
+	}
+	if proto != 2 {
+		out = resp.AppendCommandStrings(out, "HELLO", strconv.Itoa(proto))
 		replies++
 	}
 	if replies == 0 {
@@ -62,13 +71,30 @@ func (e *Endpoint) login(nc net.Conn) error {
 	}
 	in := bufio.NewReaderSize(nc, 512)
 	for range replies {
-		line, err := in.ReadString('\n')
+		line, err := reply(in)
 		if err != nil {
 			return fmt.Errorf("log in to the upstream: %w", err)
 		}
-		if line[0] != '+' {
+		if line[0] == '-' {
 			return fmt.Errorf("log in to the upstream: %s", line[1:len(line)-2])
 		}
 	}
 	return nil
+}
+
+// reply reads one reply, byte by byte so that nothing behind it is taken.
+func reply(in *bufio.Reader) ([]byte, error) {
+	var f resp.Framer
+	var frame []byte
+	for {
+		b, err := in.ReadByte()
+		if err != nil {
+			return nil, err
+		}
+		frame = append(frame, b)
+		_, done, err := f.Scan(frame[len(frame)-1:])
+		if done || err != nil {
+			return frame, err
+		}
+	}
 }

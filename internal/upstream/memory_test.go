@@ -149,6 +149,7 @@ func TestAnExchangeThatIsUsedAgainAllocatesNothing(t *testing.T) {
 			}
 			data = data[n:]
 		}
+		c.signal()
 		<-x.Done
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -168,6 +169,7 @@ func TestTheQueueOfAwaitedRepliesDoesNotGrowWithTheirNumber(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		s.signal()
 		_ = x
 	}
 	if n := cap(s.waiting); n > 2000 {

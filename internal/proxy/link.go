@@ -1,0 +1,58 @@
+package proxy
+
+import (
+	"context"
+
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// link makes sure that the client has an upstream connection of its own, in the same state as the
+// client, and that what it sent over a shared one is answered.
+func (c *client) link() error {
+	if err := c.sendShared(); err != nil {
+		return err
+	}
+	if c.up != nil {
+		return nil
+	}
+	nc, err := c.srv.upstream.DialAs(context.Background(), c.state.db, c.state.proto)
+	if err != nil {
+		return err
+	}
+	c.up = upstream.NewConn(nc, &c.out)
+	c.received = make(chan struct{})
+	go c.serve()
+	return nil
+}
+
+// serve takes replies back until the client's own upstream connection ends.
+func (c *client) serve() {
+	defer close(c.received)
+	_ = c.up.Serve()
+	c.stranded.Store(c.strand())
+	c.lost.Store(true)
+	if !c.stranded.Load() {
+		_ = c.nc.SetReadDeadline(past)
+	}
+}
+
+// unlink ends the client's own upstream connection.
+func (c *client) unlink() {
+	c.leaving.Store(true)
+	if c.up != nil {
+		_ = c.up.Close()
+		<-c.received
+	}
+}
+
+// local answers a command with a reply of the proxy's own, behind those that are under way.
+func (c *client) local(reply []byte) error {
+	if err := c.sendShared(); err != nil {
+		return err
+	}
+	if c.up != nil {
+		return c.up.Local(reply)
+	}
+	_, err := c.out.Write(reply)
+	return err
+}

@@ -1,0 +1,128 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// Commands that leave no state behind travel on connections that all clients share; the rest, and
+// everything guarded, on a connection of the client's own (client.link), which is made when it is
+// first needed. Replies keep their order, since a client's commands on one kind of connection are
+// answered before it uses the other.
+
+// shareFlags are those of commands that may travel on a shared connection: one of the first, none
+// of the second.
+const (
+	shareOne  = command.FlagReadOnly | command.FlagWrite
+	shareNone = command.FlagBlocking | command.FlagPubSub | command.FlagAdmin | command.FlagNoScript | command.FlagNoMulti | command.FlagMovable | command.FlagModule
+)
+
+// shareFrom is the number of clients from which on they share. Fewer are better served each by a
+// connection of its own, and are then seen by Redis one by one.
+const shareFrom = 8
+
+// sharedMost bounds what one client collects for a shared connection before it is sent, in bytes.
+const sharedMost = 64 << 10
+
+// shareable reports whether a command may travel on a shared connection.
+func shareable(cmd *command.Command) bool {
+	switch {
+	case cmd == nil:
+		return false
+	case cmd.Name == "ping":
+		return true
+	}
+	return cmd.Flags&shareOne != 0 && cmd.Flags&shareNone == 0 && !listsKeys(cmd.Name)
+}
+
+// sticky are commands whose effect on a connection stays, and touches the client's commands of
+// all kinds: whoever sends one keeps to the connection of its own.
+var sticky = map[string]struct{}{
+	"auth": {}, "client|tracking": {}, "client|caching": {}, "client|no-evict": {}, "client|no-touch": {},
+	"client|reply": {}, "readonly": {}, "readwrite": {}, "asking": {}, "monitor": {}, "sync": {}, "psync": {},
+}
+
+// shareKey is what connections must have in common to be shared.
+type shareKey struct {
+	db, proto int
+	writes    bool // apart from reads, which a CLIENT PAUSE of writes must not hold up
+}
+
+// shares are a server's shared connections.
+type shares struct {
+	endpoint *upstream.Endpoint
+	clients  atomic.Int64 // served now
+	mu       sync.Mutex
+	byKey    map[shareKey]*upstream.Shared
+}
+
+func (s *shares) get(key shareKey) *upstream.Shared {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.byKey[key]
+	if c == nil {
+		c = upstream.NewShared(func(ctx context.Context) (net.Conn, error) {
+			return s.endpoint.DialAs(ctx, key.db, key.proto)
+		}, &s.clients)
+		s.byKey[key] = c
+	}
+	return c
+}
+
+func (s *shares) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.byKey {
+		c.Close()
+	}
+}
+
+// share collects a command for a shared connection, and reports false if it must go on the
+// client's own.
+func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
+	if c.state.alone || c.state.raw || c.state.multi || c.state.watching || !shareable(cmd) {
+		return false, nil
+	}
+	if c.call.Frames == 0 && c.srv.shares.clients.Load() < shareFrom {
+		return false, nil
+	}
+	if c.up != nil && c.up.Outstanding() {
+		return false, nil // behind what was sent before
+	}
+	c.call.Requests = append(c.call.Requests, raw...)
+	c.call.Frames++
+	c.callWrites = c.callWrites || cmd.Is(command.FlagWrite)
+	if len(c.call.Requests) >= sharedMost {
+		return true, c.sendShared()
+	}
+	return true, nil
+}
+
+// sendShared carries out what was collected and takes the replies.
+func (c *client) sendShared() error {
+	if c.call.Frames == 0 {
+		return nil
+	}
+	key := shareKey{c.state.db, c.state.proto, c.callWrites}
+	if c.shared == nil || c.sharedKey != key {
+		c.shared, c.sharedKey = c.srv.shares.get(key), key
+	}
+	err := c.shared.Do(c.call)
+	_, writeErr := c.out.Write(c.call.Replies)
+	if cap(c.call.Replies) > 4*sharedMost {
+		c.call.Replies = nil
+	}
+	if cap(c.call.Requests) > 4*sharedMost {
+		c.call.Requests = nil
+	}
+	c.call.Requests, c.call.Frames, c.callWrites = c.call.Requests[:0], 0, false
+	if err != nil {
+		return err
+	}
+	return writeErr
+}
