@@ -20,7 +20,7 @@ func alive(nc net.Conn) bool {
 	var buf [1]byte
 	err = raw.Read(func(fd uintptr) bool {
 		_, err := syscall.Read(int(fd), buf[:])
-		idle = err == syscall.EAGAIN //nolint:errorlint // a system call's own
+		idle = err == syscall.EAGAIN
 		return true
 	})
 	return err == nil && idle
