@@ -47,6 +47,15 @@ race: deps ## Run the unit tests with the race detector
 integration: deps ## Run the integration tests with the race detector
 	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
 
+# Redis's own test suite; see the head of the script for what MODES there are.
+.PHONY: conformance
+conformance: ## Run Redis's own tests through the proxy; MODES="straight guarded" runs some
+	@scripts/conformance.sh $(MODES)
+
+.PHONY: conformance-short
+conformance-short: ## Run some of Redis's own tests through the proxy
+	@scripts/conformance.sh --short unguarded
+
 .PHONY: bench
 bench: deps ## Run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchtime 7x ./integration/bench

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type client struct {
 	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
 	hears    atomic.Bool // it is sent messages unasked
 	leaving  atomic.Bool // the client itself has ended
+	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
 	joined   bool        // it has a part in sequences of the proxy's owner
 
@@ -95,7 +97,10 @@ func (c *client) commands() error {
 		if err != nil {
 			return err
 		}
-		if err := c.handle(req); err != nil {
+		c.handling.Lock()
+		err = c.handle(req)
+		c.handling.Unlock()
+		if err != nil {
 			return err
 		}
 	}

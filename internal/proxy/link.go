@@ -29,8 +29,10 @@ func (c *client) link() error {
 func (c *client) serve() {
 	defer close(c.received)
 	_ = c.up.Serve()
+	c.handling.Lock() // the command under way may be a read: its reply has reached the client
 	c.stranded.Store(c.strand())
 	c.lost.Store(true)
+	c.handling.Unlock()
 	if !c.stranded.Load() {
 		_ = c.nc.SetReadDeadline(past)
 	}
