@@ -1,10 +1,8 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,7 +17,7 @@ import (
 // lastReplies is how long a client that is to go may take to get the replies under way.
 const lastReplies = 250 * time.Millisecond
 
-// client is one connection from an agent, with an upstream connection of its own.
+// client is one connection from an agent.
 type client struct {
 	srv *Server
 	nc  net.Conn
@@ -62,7 +60,7 @@ type client struct {
 func newClient(s *Server, nc net.Conn) *client {
 	c := &client{
 		srv: s, nc: nc, out: downstream{nc: nc},
-		parser: resp.NewRequestParser(s.limits()), state: newState(s.upstream.Options.DB),
+		parser: resp.NewRequestParser(resp.Limits{}), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
@@ -221,7 +219,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		c.state.raw = true
 		c.up.Raw()
 	case "wait":
-		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1) // WAIT is for the writes before the last command of its own connection
+		c.overtake()
 	case "scan", "keys", "randomkey":
 		if !c.state.multi && !c.state.raw {
 			return c.list(name, req)
@@ -233,104 +231,6 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		c.up.Pass(req.Raw, 1)
 	}
 	return nil
-}
-
-// exec ends a transaction. One in which a command was refused must not be carried out.
-func (c *client) exec(req resp.Request) error {
-	refused, selected := c.state.refused && c.state.multi, c.state.selected
-	c.state.endMulti()
-	switch {
-	case refused:
-		if _, err := c.sync([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
-			return err
-		}
-		return c.local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
-	case selected >= 0:
-		x, err := c.sync(req.Raw, false)
-		if err != nil {
-			return err
-		}
-		if _, null, _, ok := resp.ArrayHeader(x.Frame(0)); ok && !null {
-			c.state.db = selected
-		}
-		return c.local(x.Frame(0))
-	}
-	c.up.Pass(req.Raw, 1)
-	return nil
-}
-
-// selectDB notes which database the connection is in, since locks are per database.
-func (c *client) selectDB(req resp.Request) error {
-	db := -1
-	if len(req.Args) == 2 {
-		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
-			db = n
-		}
-	}
-	if c.state.raw {
-		c.up.Pass(req.Raw, 0)
-		return nil
-	}
-	x, err := c.sync(req.Raw, true)
-	if err != nil || x.StreamType != '+' {
-		return err
-	}
-	if c.state.multi {
-		c.state.selected = db
-	} else {
-		c.state.db = db
-	}
-	return nil
-}
-
-// renamed notes what HELLO, RESET and CLIENT SETNAME change.
-func (c *client) renamed(name string, req resp.Request) error {
-	if c.state.raw || c.state.multi {
-		c.up.Pass(req.Raw, 1)
-		return nil
-	}
-	x, err := c.sync(req.Raw, true)
-	if err != nil || x.StreamType == '-' {
-		return err
-	}
-	switch name {
-	case "reset":
-		c.state = newState(0)
-		c.watched.gone()
-	case "client|setname":
-		c.state.name = string(req.Args[2])
-	case "hello":
-		if len(req.Args) > 1 {
-			c.state.proto, _ = strconv.Atoi(string(req.Args[1]))
-		}
-		for i, a := range req.Args {
-			c.state.alone = c.state.alone || bytes.EqualFold(a, []byte("AUTH"))
-			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
-				c.state.name = string(req.Args[i+1])
-			}
-		}
-	}
-	c.owner.Identify(c.identity())
-	return nil
-}
-
-// list passes a command whose reply lists keys, and leaves the reserved ones out.
-func (c *client) list(name string, req resp.Request) error {
-	for range randomTries {
-		x, err := c.sync(req.Raw, false)
-		if err != nil {
-			return err
-		}
-		frame := x.Frame(0)
-		if name != "randomkey" {
-			return c.local(unlisted(name, frame))
-		}
-		if v, _, err := resp.ParseValue(frame); err != nil || !isReserved(v.Str) {
-			return c.local(frame)
-		}
-	}
-	_, err := c.sync(nothing, true)
-	return err
 }
 
 // sync sends one command and waits for its reply: streamed to the client, or kept.

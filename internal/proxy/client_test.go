@@ -61,7 +61,7 @@ func offline(t *testing.T) *Server {
 		name: "here", rules: rules(t), locks: locks, log: slog.New(slog.DiscardHandler),
 		upstream: &upstream.Endpoint{Options: &redis.Options{}},
 		owner:    locks.Owner(tokenstore.Identity{Proxy: "here"}),
-		commands: newCommands(command.Builtin(), nil),
+		commands: commands{table: command.Builtin()},
 		clients:  map[*client]struct{}{},
 	}
 }

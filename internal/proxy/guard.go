@@ -15,7 +15,7 @@ import (
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.
 func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, time.Time) error) error {
 	if err := c.link(); err != nil {
-		return c.broken(err)
+		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
 	for i := range p.parts {

@@ -54,3 +54,22 @@ func unlisted(name string, frame []byte) []byte {
 	}
 	return out
 }
+
+// list passes a command whose reply lists keys, and leaves the reserved ones out.
+func (c *client) list(name string, req resp.Request) error {
+	for range randomTries {
+		x, err := c.sync(req.Raw, false)
+		if err != nil {
+			return err
+		}
+		frame := x.Frame(0)
+		if name != "randomkey" {
+			return c.local(unlisted(name, frame))
+		}
+		if v, _, err := resp.ParseValue(frame); err != nil || !isReserved(v.Str) {
+			return c.local(frame)
+		}
+	}
+	_, err := c.sync(nothing, true)
+	return err
+}

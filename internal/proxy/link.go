@@ -15,7 +15,7 @@ func (c *client) link() error {
 	if c.up != nil {
 		return nil
 	}
-	nc, err := c.srv.upstream.DialAs(context.Background(), c.state.db, c.state.proto)
+	nc, err := c.srv.upstream.Dial(context.Background(), c.state.db, c.state.proto)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
-	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -39,7 +38,7 @@ type Server struct {
 
 	owner    *lock.Owner // of rules with owner: proxy
 	shares   shares
-	commands *commands
+	commands commands
 
 	draining atomic.Bool
 
@@ -61,7 +60,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("learn the upstream's commands: %w", err)
 	}
-	s.commands = newCommands(table, o.Store)
+	s.commands = commands{table, o.Store}
 	return s, nil
 }
 
@@ -127,30 +126,8 @@ func (s *Server) Shutdown(ctx context.Context) {
 		c.stop()
 	}
 	s.mu.Unlock()
+	late := time.AfterFunc(lastReplies, s.shares.close) // for those that wait for a Redis which does not answer
 	s.work.Wait()
+	late.Stop()
 	s.shares.close()
 }
-
-// commands is the server's command table, and the way to ask it about calls that the table can't
-// tell the keys of.
-type commands struct {
-	table *command.Table
-	store *tokenstore.Store
-}
-
-func newCommands(t *command.Table, s *tokenstore.Store) *commands {
-	return &commands{table: t, store: s}
-}
-
-// askTimeout bounds asking the server for a call's keys.
-const askTimeout = 2 * time.Second
-
-// keys asks the server.
-func (c *commands) keys(args [][]byte) ([]command.Key, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
-	return command.ServerKeys(ctx, c.store.Client(0), args)
-}
-
-// limits are what a client may send.
-func (s *Server) limits() resp.Limits { return resp.Limits{} }

@@ -67,7 +67,7 @@ func (s *shares) get(key shareKey) *upstream.Shared {
 	c := s.byKey[key]
 	if c == nil {
 		c = upstream.NewShared(func(ctx context.Context) (net.Conn, error) {
-			return s.endpoint.DialAs(ctx, key.db, key.proto)
+			return s.endpoint.Dial(ctx, key.db, key.proto)
 		}, &s.clients)
 		s.byKey[key] = c
 	}
@@ -79,6 +79,14 @@ func (s *shares) close() {
 	defer s.mu.Unlock()
 	for _, c := range s.byKey {
 		c.Close()
+	}
+}
+
+// overtake prepares a WAIT, which waits for the writes made before the last command of its own
+// connection: any command will do to count those on a shared one.
+func (c *client) overtake() {
+	if c.shared != nil && !c.state.multi && !c.state.raw {
+		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1)
 	}
 }
 

@@ -213,7 +213,7 @@ func FuzzSession(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, session, key string) {
 		if len(session) > 100 || len(key) > 1000 {
-			t.Skip() // the regular expression would take too long
+			return // the regular expression would take too long
 		}
 		agree(t, session, key)
 	})

@@ -21,13 +21,8 @@ type Endpoint struct {
 	DialTimeout time.Duration
 }
 
-// Dial connects, logs in and selects the URL's database, as a client starts out.
-func (e *Endpoint) Dial(ctx context.Context) (net.Conn, error) {
-	return e.DialAs(ctx, e.Options.DB, 2)
-}
-
-// DialAs connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
-func (e *Endpoint) DialAs(ctx context.Context, db, proto int) (net.Conn, error) {
+// Dial connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
+func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)

@@ -63,7 +63,7 @@ func TestDialLogsInAndSelectsTheDatabase(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, said := listen(t, tc.script)
 			tc.options.Network, tc.options.Addr = "tcp", addr
-			nc, err := (&Endpoint{Options: &tc.options, DialTimeout: 30 * time.Second}).Dial(t.Context())
+			nc, err := (&Endpoint{Options: &tc.options, DialTimeout: 30 * time.Second}).Dial(t.Context(), tc.options.DB, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,10 +75,23 @@ func TestDialLogsInAndSelectsTheDatabase(t *testing.T) {
 	}
 }
 
+func TestDialAsksForRESP3WhenItIsTheClients(t *testing.T) {
+	addr, said := listen(t, "_\r\n")
+	e := &Endpoint{Options: &redis.Options{Network: "tcp", Addr: addr}, DialTimeout: 30 * time.Second}
+	nc, err := e.Dial(t.Context(), 0, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = nc.Close()
+	if got, want := said(), "*2 $5 HELLO $1 3 "; got != want {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+}
+
 func TestALoginThatIsRefusedSaysWhy(t *testing.T) {
 	addr, _ := listen(t, "-WRONGPASS invalid username-password pair\r\n")
 	e := &Endpoint{Options: &redis.Options{Network: "tcp", Addr: addr, Password: "secret"}, DialTimeout: 30 * time.Second}
-	nc, err := e.Dial(t.Context())
+	nc, err := e.Dial(t.Context(), 0, 2)
 	if err == nil {
 		_ = nc.Close()
 		t.Fatal("it was let in")
@@ -90,8 +103,8 @@ func TestALoginThatIsRefusedSaysWhy(t *testing.T) {
 
 func TestAnUpstreamThatDoesNotAnswerTheLoginIsGivenUp(t *testing.T) {
 	addr, _ := listen(t, "")
-	e := &Endpoint{Options: &redis.Options{Network: "tcp", Addr: addr, DB: 1}, DialTimeout: 20 * time.Millisecond}
-	if nc, err := e.Dial(t.Context()); err == nil {
+	e := &Endpoint{Options: &redis.Options{Network: "tcp", Addr: addr}, DialTimeout: 20 * time.Millisecond}
+	if nc, err := e.Dial(t.Context(), 1, 2); err == nil {
 		_ = nc.Close()
 		t.Fatal("it was let in")
 	}
@@ -101,7 +114,7 @@ func TestAnUpstreamThatIsNotThereIsAnError(t *testing.T) {
 	addr, said := listen(t, "")
 	_ = said() // it closes
 	e := &Endpoint{Options: &redis.Options{Network: "tcp", Addr: addr}, DialTimeout: 30 * time.Second}
-	nc, err := e.Dial(t.Context())
+	nc, err := e.Dial(t.Context(), 0, 2)
 	if err == nil {
 		_ = nc.Close()
 		t.Fatal("somebody is there")

@@ -28,8 +28,9 @@ type Shared struct {
 	spare []byte
 	ready []*Call
 
-	// Of the leader:
+	// Of the leader, who changes nc with mu held so that Close can break it:
 	nc     net.Conn
+	closed bool
 	in     []byte
 	framer resp.Framer
 }
@@ -38,7 +39,7 @@ type Shared struct {
 type Call struct {
 	Requests []byte
 	Frames   int    // how many replies they get
-	Replies  []byte // the replies as they came
+	Replies  []byte // the replies as they came; after an error those that are whole
 
 	err  error
 	wake chan bool // true: lead
@@ -81,11 +82,7 @@ func (s *Shared) lead(own *Call) {
 
 	err := s.exchange(out, calls, own)
 	if err != nil {
-		if s.nc != nil {
-			_ = s.nc.Close()
-			s.nc = nil
-		}
-		s.framer.Reset()
+		s.drop()
 	}
 	if cap(out) > 16*receiveBuffer {
 		out = nil
@@ -108,8 +105,11 @@ func (s *Shared) lead(own *Call) {
 // exchange sends the requests and takes the replies to their calls, each as it is complete. On an
 // error, the calls that are not complete get it.
 func (s *Shared) exchange(out []byte, calls []*Call, own *Call) (err error) {
-	i := 0
+	i, whole := 0, 0 // the call whose replies come, and how many bytes of whole ones it has
 	defer func() {
+		if err != nil && i < len(calls) {
+			calls[i].Replies = calls[i].Replies[:whole]
+		}
 		for _, c := range calls[i:] {
 			c.err = err
 			if c != own {
@@ -119,12 +119,10 @@ func (s *Shared) exchange(out []byte, calls []*Call, own *Call) (err error) {
 		clear(calls)
 	}()
 	if s.nc != nil && !alive(s.nc) {
-		_ = s.nc.Close()
-		s.nc = nil
+		s.drop()
 	}
 	if s.nc == nil {
-		if s.nc, err = s.dial(context.Background()); err != nil {
-			s.nc = nil
+		if err = s.connect(); err != nil {
 			return err
 		}
 	}
@@ -145,9 +143,11 @@ func (s *Shared) exchange(out []byte, calls []*Call, own *Call) (err error) {
 			if !done {
 				continue
 			}
+			whole = len(c.Replies)
 			if frames--; frames > 0 {
 				continue
 			}
+			whole = 0
 			if c != own {
 				c.wake <- false
 			}
@@ -165,8 +165,38 @@ func (s *Shared) exchange(out []byte, calls []*Call, own *Call) (err error) {
 	}
 }
 
-// Close closes the connection. No call may be under way.
+// connect makes the connection.
+func (s *Shared) connect() error {
+	nc, err := s.dial(context.Background())
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = nc.Close()
+		return net.ErrClosed
+	}
+	s.nc = nc
+	return nil
+}
+
+// drop takes the connection down; the next call makes another.
+func (s *Shared) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.nc != nil {
+		_ = s.nc.Close()
+		s.nc = nil
+	}
+	s.framer.Reset()
+}
+
+// Close breaks the connection for good: calls under way, and all that come, fail.
 func (s *Shared) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
 	if s.nc != nil {
 		_ = s.nc.Close()
 	}

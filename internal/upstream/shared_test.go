@@ -126,8 +126,8 @@ func TestALossIsToldToThoseWhoWaitedAndToNobodyElse(t *testing.T) {
 			if got, err := say(s, "before"); got != "+before\r\n" || err != nil {
 				t.Fatalf("%q, %v", got, err)
 			}
-			if got, err := say(s, "one", last, "two"); !errors.Is(err, ErrLost) {
-				t.Errorf("the connection broke, and the client got %q, %v", got, err)
+			if got, err := say(s, "one", last, "two"); got != "+one\r\n" || !errors.Is(err, ErrLost) {
+				t.Errorf("the connection broke, and the client got %q, %v, want the one reply that is whole", got, err)
 			}
 			if got, err := say(s, "after"); got != "+after\r\n" || err != nil {
 				t.Errorf("over the next connection came %q, %v", got, err)

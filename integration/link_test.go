@@ -1,0 +1,65 @@
+//go:build integration
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// A client's own connection to Redis is made when it is first needed. If that fails, the command is
+// answered once, or the answers to all that follow would be off by one.
+func TestACommandThatFindsNoRedisIsAnsweredOnce(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	client, _ := connect(t, "client", proxy.Addr)
+	server.Stop()
+	client.fails("FENCEDOWN", "GET", "ctx:s")
+	client.fails("FENCEDOWN", "SET", "ctx:s", "v")
+	server.Restart()
+	client.does(nil, "GET", "ctx:s")
+	client.does("OK", "SET", "ctx:s", "v")
+	client.does("PONG", "PING")
+}
+
+// WAIT is about the writes of its own connection, and theirs may have gone over a shared one. What
+// the proxy does about it must not show.
+func TestWaitIsAnsweredAsByRedis(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
+	crowd(t, proxy, 8)
+	direct, client := harness.Dial(t, server.Addr), harness.Dial(t, proxy.Addr)
+	for _, command := range [][]string{
+		{"SET", "k", "v"}, {"WAIT", "0", "0"}, {"PING"},
+		{"MULTI"}, {"SET", "k", "w"}, {"WAIT", "0", "0"}, {"EXEC"}, {"PING"},
+	} {
+		want, got := string(direct.Do(command...)), string(client.Do(command...))
+		if got != want {
+			t.Errorf("%q: %q, want %q", command, got, want)
+		}
+	}
+}
+
+// A Redis that does not answer must not keep the proxy from ending.
+func TestSigtermEndsAProxyWhoseRedisIsFrozen(t *testing.T) {
+	for name, clients := range map[string]int{"with connections of their own": 2, "that share connections": 12} {
+		t.Run("clients "+name, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
+			waiting := crowd(t, proxy, clients)
+			for _, client := range waiting {
+				client.does(nil, "GET", "k")
+			}
+			server.Pause()
+			for _, client := range waiting {
+				client.sends("GET", "k")
+			}
+			proxy.Terminate()
+			if code := proxy.Wait(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			server.Resume()
+		})
+	}
+}
