@@ -532,11 +532,14 @@ func table(t *testing.T, text string) []tableCommand {
 	return commands
 }
 
-func TestRepliesToGuardedCommandsAreRedissOwnBytes(t *testing.T) {
+func TestRepliesAreRedissOwnBytes(t *testing.T) {
 	straight, behind := harness.StartRedis(t), harness.StartRedis(t)
 	// A connection that goes on reading and writing the same keys is one long sequence.
 	long := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding("writes_per_read: many")})
 	short := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding("writes_per_read: one")})
+	// Nothing is guarded, and clients are many enough to share their connections to Redis.
+	crowded := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: "rules: []\n"})
+	crowd(t, crowded, 8)
 	alone := table(t, commandsOfEveryKind)
 	commands := slices.Concat(alone, table(t, commandsOfOneConnection))
 	var all strings.Builder
@@ -559,23 +562,25 @@ func TestRepliesToGuardedCommandsAreRedissOwnBytes(t *testing.T) {
 				}
 			}
 		}
-		t.Run("RESP"+protocol+" one by one", func(t *testing.T) {
-			empty(t, behind)
-			conn := greet(t, long.Addr, protocol)
-			compare(t, func(i int) []byte { return conn.Do(commands[i].args...) })
-		})
-		t.Run("RESP"+protocol+" pipelined", func(t *testing.T) {
-			empty(t, behind)
-			conn := greet(t, long.Addr, protocol)
-			conn.Send(all.String())
-			compare(t, func(int) []byte { return conn.ReadReply() })
-		})
-		t.Run("RESP"+protocol+" cut at odd places", func(t *testing.T) {
-			empty(t, behind)
-			conn := greet(t, long.Addr, protocol)
-			go sendInPieces(conn, all.String())
-			compare(t, func(int) []byte { return conn.ReadReply() })
-		})
+		for name, addr := range map[string]string{"guarded": long.Addr, "unguarded in a crowd": crowded.Addr} {
+			t.Run("RESP"+protocol+" "+name+" one by one", func(t *testing.T) {
+				empty(t, behind)
+				conn := greet(t, addr, protocol)
+				compare(t, func(i int) []byte { return conn.Do(commands[i].args...) })
+			})
+			t.Run("RESP"+protocol+" "+name+" pipelined", func(t *testing.T) {
+				empty(t, behind)
+				conn := greet(t, addr, protocol)
+				conn.Send(all.String())
+				compare(t, func(int) []byte { return conn.ReadReply() })
+			})
+			t.Run("RESP"+protocol+" "+name+" cut at odd places", func(t *testing.T) {
+				empty(t, behind)
+				conn := greet(t, addr, protocol)
+				go sendInPieces(conn, all.String())
+				compare(t, func(int) []byte { return conn.ReadReply() })
+			})
+		}
 		t.Run("RESP"+protocol+" each over a connection of its own", func(t *testing.T) {
 			empty(t, behind)
 			conn := greet(t, short.Addr, protocol)

@@ -4,8 +4,12 @@ package integration
 
 import (
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -90,4 +94,66 @@ func TestAnIdleClientIsCarriedOverToANewConnectionToRedis(t *testing.T) {
 	client.does("OK", "SET", "k", "w")
 	server.RestartEmpty()
 	client.does(nil, "GET", "k")
+}
+
+// Clients that share connections, and use their own in between, each hear what they said, in order,
+// and see their own writes.
+func TestAClientsCommandsKeepTheirOrderOverBothKindsOfConnections(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	crowd(t, proxy, 8)
+	var clients sync.WaitGroup
+	for client := range 12 {
+		conn := harness.Dial(t, proxy.Addr)
+		clients.Go(func() {
+			r := rand.New(rand.NewPCG(7, uint64(client)))
+			key, counted := fmt.Sprint("k", client), 0
+			for range 60 {
+				var said, want strings.Builder
+				for range 1 + r.IntN(12) {
+					command, reply := say(r, client, key, &counted)
+					said.WriteString(command)
+					want.WriteString(reply)
+				}
+				if _, err := conn.Write([]byte(said.String())); err != nil {
+					t.Error(err)
+					return
+				}
+				got := make([]byte, want.Len())
+				_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+				if _, err := io.ReadFull(conn.Conn, got); err != nil || string(got) != want.String() {
+					t.Errorf("client %d said %q and heard %q (%v), want %q", client, said.String(), got, err, want.String())
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+}
+
+// say is something to say, and what must come back. A client counts in a key of its own.
+func say(r *rand.Rand, client int, key string, counted *int) (command, reply string) {
+	bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
+	switch r.IntN(9) {
+	case 0, 1: // over a shared connection, for writes
+		*counted++
+		return harness.Encode("INCR", key), fmt.Sprintf(":%d\r\n", *counted)
+	case 2, 3: // over another, for reads
+		return harness.Encode("STRLEN", "none"+key) + harness.Encode("ECHO", key), ":0\r\n" + bulk(key)
+	case 4: // over one of its own
+		*counted++
+		return harness.Encode("EVAL", "return redis.call('incr', KEYS[1])", "1", key), fmt.Sprintf(":%d\r\n", *counted)
+	case 5:
+		*counted++
+		return harness.Encode("MULTI") + harness.Encode("INCR", key) + harness.Encode("EXEC"),
+			fmt.Sprintf("+OK\r\n+QUEUED\r\n*1\r\n:%d\r\n", *counted)
+	case 6: // guarded
+		session := fmt.Sprint("ctx:", client)
+		return harness.Encode("STRLEN", session) + harness.Encode("SET", session, "12345") + harness.Encode("DEL", session), ":0\r\n+OK\r\n:1\r\n"
+	case 7: // by nobody but the proxy
+		line := "-FENCEDENIED the key \"fence-proxy:x\" is reserved for fence records\r\n"
+		return harness.Encode("GET", "fence-proxy:x"), line
+	default:
+		return harness.Encode("SELECT", "1") + harness.Encode("EXISTS", key) + harness.Encode("SELECT", "0"), "+OK\r\n:0\r\n+OK\r\n"
+	}
 }
