@@ -337,6 +337,7 @@ func TestReleaseWaitsUntilRedisIsBackInReach(t *testing.T) {
 	a.does(nil, "GET", key)
 	holder := record.holder()
 	network.Cut()
+	proxyA.WaitLog(t, "upstream connection broke between read and write")
 	a.fails("FENCED", "SET", key, "stale")
 	conn.ExpectClosed()
 	b.sends("GET", key)

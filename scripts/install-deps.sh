@@ -13,6 +13,7 @@ command -v redis-cli >/dev/null || missing+=(redis-tools)
 has_redis_py || missing+=(python3-redis)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev) # for the race detector
 for extra; do
 	command -v "${extra%%=*}" >/dev/null || missing+=("${extra#*=}")
 done

@@ -16,6 +16,7 @@ func (c *client) strand() bool {
 		return false
 	}
 	c.owner.BreakOff(lock.ReasonUpstream)
+	c.srv.log.Warn("upstream connection broke between read and write; the client's next command is refused", "client", c.address(), "name", c.state.name)
 	return true
 }
 
