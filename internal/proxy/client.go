@@ -10,6 +10,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -20,7 +21,7 @@ const lastReplies = 250 * time.Millisecond
 // client is one connection from an agent.
 type client struct {
 	srv *Server
-	nc  net.Conn
+	nc  *socket.Conn
 	in  input
 	out downstream
 	up  *upstream.Conn // the client's own upstream connection, nil until it is needed
@@ -57,7 +58,8 @@ type client struct {
 	commit   commit
 }
 
-func newClient(s *Server, nc net.Conn) *client {
+func newClient(s *Server, conn net.Conn) *client {
+	nc := socket.New(conn)
 	c := &client{
 		srv: s, nc: nc, out: downstream{nc: nc},
 		parser: resp.NewRequestParser(resp.Limits{}), state: newState(s.upstream.Options.DB),

@@ -2,11 +2,7 @@ package proxy
 
 import (
 	"errors"
-	"net"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -142,7 +138,7 @@ func (w *watcher) probe() {
 		case <-w.quit:
 			return
 		case <-t.C:
-			if hungUp(w.c.nc) {
+			if w.c.nc.HungUp() {
 				close(w.gone)
 				return
 			}
@@ -156,23 +152,4 @@ func (w *watcher) stop() {
 	_ = w.c.nc.SetReadDeadline(past)
 	<-w.done
 	_ = w.c.nc.SetReadDeadline(time.Time{})
-}
-
-// hungUp reports whether the peer has closed its side, though data may be left to read.
-func hungUp(nc net.Conn) bool {
-	sc, ok := nc.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return true
-	}
-	hup := false
-	err = raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-		n, err := unix.Poll(fds, 0)
-		hup = err == nil && n > 0 && fds[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
-	})
-	return err != nil || hup
 }

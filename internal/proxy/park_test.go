@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -177,13 +176,5 @@ func TestAWaitForAReplyEndsWithIt(t *testing.T) {
 		x.Reset(1, -1, false, nil)
 		x.Err = want
 		ends(t, c, func(c *client) error { return c.await(x) }, func() { x.Done <- struct{}{} }, want)
-	}
-}
-
-func TestAPipeCannotBeProbed(t *testing.T) {
-	near, far := net.Pipe()
-	_ = far.Close()
-	if hungUp(near) {
-		t.Error("its end is said to be known")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
 // ErrLost says that the upstream connection broke before a reply came: what was sent may or may
@@ -26,7 +27,7 @@ const receiveBuffer = 16 << 10
 // Conn is one connection to the upstream, serving one downstream. Its sender's methods belong to
 // one goroutine, Serve to another.
 type Conn struct {
-	nc   net.Conn
+	nc   *socket.Conn
 	down Downstream
 
 	out []byte // requests not yet sent
@@ -54,7 +55,9 @@ type awaited struct {
 }
 
 // NewConn returns a connection over nc, which it closes.
-func NewConn(nc net.Conn, down Downstream) *Conn { return &Conn{nc: nc, down: down} }
+func NewConn(nc net.Conn, down Downstream) *Conn {
+	return &Conn{nc: socket.New(nc), down: down}
+}
 
 // Close breaks the connection; Serve returns.
 func (c *Conn) Close() error { return c.nc.Close() }
@@ -180,25 +183,18 @@ func (x *Exchange) fail(err error) {
 }
 
 func (c *Conn) receive() error {
-	buf := make([]byte, receiveBuffer)
-	for {
-		n, err := c.nc.Read(buf)
-		for data := buf[:n]; len(data) > 0; {
+	return c.nc.Receive(make([]byte, receiveBuffer), func(data []byte) (bool, error) {
+		for len(data) > 0 {
 			used, err := c.reply(data)
 			if err != nil {
-				return err
+				return false, err
 			}
 			data = data[used:]
 		}
-		flushErr := c.down.Flush()
+		err := c.down.Flush()
 		c.signal()
-		if flushErr != nil {
-			return flushErr
-		}
-		if err != nil {
-			return err
-		}
-	}
+		return true, err
+	})
 }
 
 // reply takes the start of data to where it belongs and returns how much that was: at most one

@@ -2,13 +2,16 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
 // Shared is one upstream connection that carries the commands of many clients, those which leave
@@ -29,10 +32,13 @@ type Shared struct {
 	ready []*Call
 
 	// Of the leader, who changes nc with mu held so that Close can break it:
-	nc     net.Conn
+	nc     *socket.Conn
 	closed bool
+	used   time.Time // when the last replies came
 	in     []byte
 	framer resp.Framer
+	batch  batch
+	take   func(data []byte) (more bool, err error) // receive
 }
 
 // Call is a client's commands on a shared connection. It may be used again once Do has returned.
@@ -50,7 +56,9 @@ func NewCall() *Call { return &Call{wake: make(chan bool, 1)} }
 
 // NewShared returns a shared connection that dials when it is first used.
 func NewShared(dial func(context.Context) (net.Conn, error), clients *atomic.Int64) *Shared {
-	return &Shared{dial: dial, clients: clients, in: make([]byte, 4*receiveBuffer)}
+	s := &Shared{dial: dial, clients: clients, in: make([]byte, 4*receiveBuffer)}
+	s.take = s.receive
+	return s
 }
 
 // Do carries out a call. The error says that the connection broke: the call may or may not have
@@ -102,67 +110,51 @@ func (s *Shared) lead(own *Call) {
 	}
 }
 
-// exchange sends the requests and takes the replies to their calls, each as it is complete. On an
-// error, the calls that are not complete get it.
-func (s *Shared) exchange(out []byte, calls []*Call, own *Call) (err error) {
-	i, whole := 0, 0 // the call whose replies come, and how many bytes of whole ones it has
-	defer func() {
-		if err != nil && i < len(calls) {
-			calls[i].Replies = calls[i].Replies[:whole]
-		}
-		for _, c := range calls[i:] {
-			c.err = err
-			if c != own {
-				c.wake <- false
-			}
-		}
-		clear(calls)
-	}()
-	if s.nc != nil && !alive(s.nc) {
+// idleAfter is how long no reply has come when the connection counts as idle, and may have ended
+// unseen. Within that time a client learns of the end as it would from Redis itself.
+const idleAfter = time.Millisecond
+
+// exchange sends the requests and takes the replies to their calls. On an error, the calls that
+// are not complete get it.
+func (s *Shared) exchange(out []byte, calls []*Call, own *Call) error {
+	s.batch = batch{calls: calls, own: own, frames: calls[0].Frames}
+	err := s.carry(out)
+	s.batch.end(err)
+	return err
+}
+
+func (s *Shared) carry(out []byte) error {
+	if s.nc != nil && time.Since(s.used) > idleAfter && !s.nc.Idle() {
 		s.drop()
 	}
 	if s.nc == nil {
-		if err = s.connect(); err != nil {
+		if err := s.connect(); err != nil {
 			return err
 		}
 	}
-	if _, err = s.nc.Write(out); err != nil {
+	if err := s.nc.Exchange(out, s.in, s.take); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	frames := calls[0].Frames
-	for {
-		n, err := s.nc.Read(s.in)
-		for data := s.in[:n]; len(data) > 0; {
-			used, done, err := s.framer.Scan(data)
-			if err != nil {
-				return fmt.Errorf("%w: it does not speak RESP: %w", ErrLost, err)
-			}
-			c := calls[i]
-			c.Replies = append(c.Replies, data[:used]...)
-			data = data[used:]
-			if !done {
-				continue
-			}
-			whole = len(c.Replies)
-			if frames--; frames > 0 {
-				continue
-			}
-			whole = 0
-			if c != own {
-				c.wake <- false
-			}
-			if i++; i == len(calls) {
-				if len(data) > 0 {
-					return fmt.Errorf("%w: it spoke unasked", ErrLost)
-				}
-				return nil
-			}
-			frames = calls[i].Frames
-		}
+	s.used = time.Now()
+	return nil
+}
+
+// receive takes what has come from the upstream to its calls.
+func (s *Shared) receive(data []byte) (more bool, err error) {
+	for len(data) > 0 {
+		used, done, err := s.framer.Scan(data)
 		if err != nil {
-			return fmt.Errorf("%w: %w", ErrLost, err)
+			return false, fmt.Errorf("it does not speak RESP: %w", err)
 		}
+		if s.batch.complete(data[:used], done) {
+			if used < len(data) {
+				return false, errors.New("it spoke unasked")
+			}
+			return false, nil
+		}
+		data = data[used:]
 	}
+	return true, nil
 }
 
 // connect makes the connection.
@@ -177,7 +169,7 @@ func (s *Shared) connect() error {
 		_ = nc.Close()
 		return net.ErrClosed
 	}
-	s.nc = nc
+	s.nc = socket.New(nc)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // echo answers each line with itself, over as many connections as come, until the test ends.
@@ -144,8 +145,9 @@ func TestAConnectionThatEndedWhileIdleIsReplacedBeforeAnythingIsSent(t *testing.
 			t.Fatalf("call %d: %q, %v", i, got, err)
 		}
 		e.closeAll()
-		for alive(s.nc) { // until the end has arrived
+		for s.nc.Idle() { // until the end has arrived
 		}
+		s.used = time.Time{}
 	}
 	if n := e.dialled.Load(); n != 5 {
 		t.Errorf("%d connections were made, want 5", n)

@@ -1,0 +1,47 @@
+package socket
+
+import (
+	"net"
+	"testing"
+)
+
+func TestIdleUntilSomethingComes(t *testing.T) {
+	for what, does := range map[string]func(far net.Conn){
+		"a byte":  func(far net.Conn) { _, _ = far.Write([]byte("x")) },
+		"its end": func(far net.Conn) { _ = far.Close() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			c, far := tcp(t)
+			if !c.Idle() {
+				t.Fatal("not idle at first")
+			}
+			does(far)
+			for c.Idle() { // until it has arrived
+			}
+		})
+	}
+}
+
+func TestAHangUpIsSeenBehindData(t *testing.T) {
+	c, far := tcp(t)
+	_, _ = far.Write([]byte("x"))
+	if c.HungUp() {
+		t.Fatal("hung up before the peer has closed")
+	}
+	_ = far.Close()
+	for !c.HungUp() { // until it has arrived
+	}
+	buf := make([]byte, 8)
+	if n, err := c.Read(buf); n != 1 || err != nil {
+		t.Errorf("what was sent before: %d bytes, %v", n, err)
+	}
+}
+
+func TestAPipeCannotBeProbed(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	_ = far.Close()
+	if c := New(near); c.HungUp() || !c.Idle() {
+		t.Error("its end is said to be known")
+	}
+}

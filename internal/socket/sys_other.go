@@ -1,0 +1,31 @@
+//go:build !linux
+
+package socket
+
+import (
+	"errors"
+	"syscall"
+)
+
+// read reads from a non-blocking socket.
+func read(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.Read, fd, p) }
+
+// write writes to a non-blocking socket.
+func write(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.Write, fd, p) }
+
+// hungUp reports whether the peer has closed its side, as far as can be seen: not behind data.
+func hungUp(fd uintptr) bool {
+	var buf [1]byte
+	n, _, err := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK)
+	return err == nil && n == 0
+}
+
+func call(f func(fd int, p []byte) (int, error), fd uintptr, p []byte) (int, syscall.Errno) {
+	for {
+		n, err := f(int(fd), p)
+		var errno syscall.Errno
+		if errors.As(err, &errno); errno != syscall.EINTR {
+			return max(n, 0), errno
+		}
+	}
+}
