@@ -121,17 +121,23 @@ func placesOf(waiters []*waiter) []place {
 	return list
 }
 
-// handovers hears of every session that is handed to a waiter.
+// handovers hears of every session that is handed to a waiter: each gets an element in the list
+// that the waiter blocks on.
 type handovers struct {
 	t     *testing.T
 	redis *redis.Client
 	sub   *redis.PubSub
 }
 
+const wakeLists = "__keyspace@0__:fence-proxy:*:w:"
+
 func hearOfHandovers(t *testing.T, server *harness.Redis) *handovers {
 	t.Helper()
 	h := &handovers{t: t, redis: server.Client()}
-	h.sub = h.redis.PSubscribe(t.Context(), "fence-proxy:wake:*")
+	if err := h.redis.ConfigSet(t.Context(), "notify-keyspace-events", "Kl").Err(); err != nil {
+		t.Fatalf("switch notifications on: %v", err)
+	}
+	h.sub = h.redis.PSubscribe(t.Context(), wakeLists+"*")
 	t.Cleanup(func() { _ = h.sub.Close() })
 	if _, err := h.sub.Receive(t.Context()); err != nil {
 		t.Fatalf("subscribe to hand-overs: %v", err)
@@ -143,7 +149,7 @@ func hearOfHandovers(t *testing.T, server *harness.Redis) *handovers {
 func (h *handovers) receivers() []string {
 	h.t.Helper()
 	const end = "that is all"
-	if err := h.redis.Publish(h.t.Context(), "fence-proxy:wake:-", end).Err(); err != nil {
+	if err := h.redis.Publish(h.t.Context(), wakeLists, end).Err(); err != nil {
 		h.t.Fatalf("publish: %v", err)
 	}
 	var ids []string
@@ -152,11 +158,12 @@ func (h *handovers) receivers() []string {
 		if err != nil {
 			h.t.Fatalf("receive hand-overs: %v", err)
 		}
-		if m.Payload == end {
+		switch m.Payload {
+		case end:
 			return ids
+		case "rpush":
+			ids = append(ids, m.Channel[strings.LastIndex(m.Channel, ":")+1:])
 		}
-		id, _, _ := strings.Cut(m.Payload, " ")
-		ids = append(ids, id)
 	}
 }
 
@@ -487,7 +494,8 @@ func TestTheWaitersOfAFrozenProxyHoldNobodyUpForLongerThanTheirReservation(t *te
 	}
 	line.serve([]*waiter{first, second}, "holder")
 
-	// The waiters themselves are served when their proxy goes on.
+	// The waiters themselves are served when their proxy goes on. What one of them reads then may have
+	// been read for it while its proxy was frozen: its write is refused, and it reads again.
 	frozen.Resume()
 	line.appendNames(ghosts)
 	if value := line.get(line.key); value != "second,ghost 1,ghost 2" && value != "second,ghost 2,ghost 1" {
@@ -560,7 +568,13 @@ func (w *waiter) appendName(key string) error {
 	if _, err := fmt.Fprint(w.conn, harness.Encode("SET", key, fmt.Sprintf("%v,%s", value, w.name))); err != nil {
 		return err
 	}
-	if reply, err := w.read(); err != nil || reply != "OK" {
+	switch reply, err := w.read(); {
+	case isError(reply, "FENCED"):
+		if _, err := fmt.Fprint(w.conn, harness.Encode("GET", key)); err != nil {
+			return err
+		}
+		return w.appendName(key)
+	case err != nil || reply != "OK":
 		return fmt.Errorf("%s: SET: %v, %w", w.name, reply, err)
 	}
 	return nil

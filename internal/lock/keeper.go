@@ -14,10 +14,10 @@ import (
 // busyRetry is how soon the keeper looks again when somebody was inside the sequence.
 const busyRetry = 20 * time.Millisecond
 
-// renewed notes that the lease counts from sent and sets the timer. Called with mu held.
-func (s *Sequence) renewed(sent time.Time) {
-	s.leaseUntil = sent.Add(s.Claim.Lease)
-	s.renewAt = sent.Add(s.Claim.Lease / 3)
+// renewed notes that a lease counts from sent and sets the timer. Called with mu held.
+func (s *Sequence) renewed(sent time.Time, lease time.Duration) {
+	s.leaseUntil = sent.Add(lease)
+	s.renewAt = sent.Add(lease / 3)
 	s.schedule(s.next())
 }
 
@@ -156,7 +156,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 	log := s.owner.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", grant)
 	switch {
 	case err == nil:
-		s.renewed(sent)
+		s.renewed(sent, s.Claim.Lease)
 	case errors.Is(err, tokenstore.ErrLost):
 		log.Warn("hold lost", "holder", holder.Client, "newest", holder.Grant)
 		reason := ReasonSuperseded

@@ -99,7 +99,11 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 	s.grant, s.seq = b.Grant, b.Seq
 	s.used = sent
 	s.setState(Held)
-	s.renewed(sent)
+	lease := s.Claim.Lease
+	if b.Lease > 0 {
+		lease = min(lease, b.Lease)
+	}
+	s.renewed(sent, lease)
 }
 
 // Current compares a verified record with the hold. The error is a *FencedError: the hold was
@@ -212,7 +216,7 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 	s.grant, s.seq = grant, c.Seq
 	if c.Keep {
 		s.lingering = true
-		s.renewed(sent)
+		s.renewed(sent, s.Claim.Lease)
 	}
 	if applied && s.Rule.WritesPerRead == rule.One {
 		s.reads.write(w.Keys)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // Waiting is woken by the hand-over of whoever releases the session (Manager.Woken). In case a
@@ -18,8 +20,10 @@ const (
 
 // Waiter is a client's place in line; a client waits for one session at a time.
 type Waiter struct {
-	id string
-	m  *Manager
+	id    string
+	parks string // its name when it waits at the store
+	asks  string // its name now
+	m     *Manager
 	// C receives the grant when the session was handed over. A stale one may be left from an
 	// earlier wait: only the store's answer counts.
 	C chan uint64
@@ -53,7 +57,8 @@ func (w *waits) init() {
 
 // Waiter returns a new waiter; the caller closes it.
 func (m *Manager) Waiter() *Waiter {
-	w := &Waiter{id: m.id + "." + strconv.FormatUint(m.ids.Add(1), 10), m: m, C: make(chan uint64, 1)}
+	id := m.id + "." + strconv.FormatUint(m.ids.Add(1), 10)
+	w := &Waiter{id: id, parks: tokenstore.Parks(id), asks: id, m: m, C: make(chan uint64, 1)}
 	m.waits.mu.Lock()
 	m.waits.byID[w.id] = w
 	m.waits.mu.Unlock()
@@ -61,7 +66,15 @@ func (m *Manager) Waiter() *Waiter {
 }
 
 // ID is the waiter's name in the store's queues.
-func (w *Waiter) ID() string { return w.id }
+func (w *Waiter) ID() string { return w.asks }
+
+// AtStore says, before the store is asked, where the waiter will wait: at the store, by a command
+// that blocks the client's connection there, or here, until C receives.
+func (w *Waiter) AtStore(yes bool) {
+	if w.asks = w.id; yes {
+		w.asks = w.parks
+	}
+}
 
 // Unsure reports, after Unpark, whether a question may have been granted without an answer.
 func (w *Waiter) Unsure() bool { return w.unsure }
@@ -165,7 +178,7 @@ func (w *Waiter) question(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	s := w.sequence
-	b, err := w.m.provider.Begin(ctx, s.Record, s.Claim, w.id, w.expected)
+	b, err := w.m.provider.Begin(ctx, s.Record, s.Claim, w.asks, w.expected)
 	if w.unsure = err != nil; w.unsure {
 		return 0
 	}

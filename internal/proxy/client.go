@@ -45,6 +45,7 @@ type client struct {
 	leaving  atomic.Bool // the client itself has ended
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
+	blocks   bool        // its upstream connection waits at the store
 	joined   bool        // it has a part in sequences of the proxy's owner
 
 	// Used again by each command:

@@ -95,6 +95,11 @@ func (p *plan) sessions() string {
 
 func isError(frame []byte) bool { return len(frame) > 0 && frame[0] == '-' }
 
+// replyError is an error reply of the store.
+func replyError(frame []byte) error {
+	return &tokenstore.StoreError{Reply: string(frame[1 : len(frame)-2])}
+}
+
 // anyError reports whether one of the first n replies is an error.
 func anyError(x *upstream.Exchange, n int) bool {
 	for i := range n {

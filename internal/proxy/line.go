@@ -32,8 +32,47 @@ func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected uint64, sta
 	return c.locked(s, b.Holder, start)
 }
 
+// park is a wait at the store, ahead of a command.
+type park struct {
+	left  time.Duration // how long it may take; 0: no wait
+	lease time.Duration // what remains of the holder's lease
+}
+
+// queued decides, after the store has queued a client that waits there, how it goes on: the next
+// attempt waits first, or takes its place in line again.
+func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (park, error) {
+	left := s.Rule.Wait - time.Since(start)
+	switch {
+	case left > 0 && b.Ahead >= 0:
+		return park{left, b.LeaseLeft}, nil
+	case left > 0:
+		return park{}, nil // the store took this proxy's waiters for gone
+	}
+	if s.Rule.Wait > 0 {
+		c.unqueue(context.Background(), s, 0)
+	}
+	return park{}, c.locked(s, b.Holder, start)
+}
+
+// waitAtStore sends a block that waits at the store first.
+func (c *client) waitAtStore(s *lock.Sequence, p park) error {
+	c.waiter.Park(s, c.asks[0].expected, p.lease)
+	c.blocks = true
+	err := c.roundTrip(c.exchange, c.send)
+	c.blocks = err != nil
+	c.waiter.Unpark() // what it was granted meanwhile, the block's begin has been granted, too
+	if err != nil {
+		return err
+	}
+	if waited := c.exchange.Frame(c.asks[0].frame - 1); isError(waited) {
+		return replyError(waited)
+	}
+	return nil
+}
+
 // take takes a session for a blind write that found it held: it waits in line like a read.
 func (c *client) take(s *lock.Sequence, start time.Time) error {
+	c.waiter.AtStore(false)
 	waiter := c.waiter.ID()
 	if s.Rule.Wait == 0 {
 		waiter = ""

@@ -14,6 +14,7 @@ import (
 // ask is what a read asks the store about one session.
 type ask struct {
 	how      lock.How
+	parked   bool   // it waited at the store
 	expected uint64 // the grant that the reads so far were made under
 	frame    int    // index of the answer
 	begin    tokenstore.Begin
@@ -22,10 +23,15 @@ type ask struct {
 // read is a guarded read: begin, or verify, and the client's command, in one round trip. The
 // reply goes to the client only if every session is the owner's.
 func (c *client) read(p plan, req resp.Request, start time.Time) error {
-	for {
+	atStore := len(p.parts) == 1
+	c.waiter.AtStore(atStore)
+	for wait := (park{}); ; {
 		sent := time.Now()
-		if err := c.sendRead(p, req, sent); err != nil {
+		if err := c.sendRead(p, req, sent, wait); err != nil {
 			return c.readLost(p, err)
+		}
+		if wait.left > 0 {
+			sent = time.Now() // it was granted at some time since
 		}
 		held, again, err := c.answers(p, sent)
 		switch {
@@ -40,13 +46,19 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 		case err != nil:
 			return err
 		case again:
+			wait = park{}
 			if err := c.srv.store.Load(context.Background()); err != nil {
 				return &downError{p.sessions(), err}
 			}
 		case held >= 0:
 			giveUp(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
-			a := &c.asks[held]
-			if err := c.line(p.parts[held].sequence, a.begin, a.expected, start); err != nil {
+			s, a := p.parts[held].sequence, &c.asks[held]
+			if atStore {
+				wait, err = c.queued(s, a.begin, start)
+			} else {
+				err = c.line(s, a.begin, a.expected, start)
+			}
+			if err != nil {
 				return err
 			}
 		default:
@@ -58,10 +70,11 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 
 // sendRead sends the block of a read and waits for its replies:
 //
+//	BLPOP wake list          if the client is in line
 //	begin, or GET record:t   for each session
 //	WATCH | GET record:t     with a begin, if the fence may stand on this connection
 //	the client's command
-func (c *client) sendRead(p plan, req resp.Request, sent time.Time) error {
+func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) error {
 	c.waiter.Clear()
 	c.asks, c.send = c.asks[:0], c.send[:0]
 	frames := 0
@@ -78,8 +91,11 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time) error {
 				frames++
 			}
 		}
-		c.asks = append(c.asks, ask{how: how, expected: expected, frame: frames})
-		c.send = c.appendAsk(c.send, q.sequence, how, expected)
+		if wait.left > 0 {
+			frames++
+		}
+		c.asks = append(c.asks, ask{how: how, parked: wait.left > 0, expected: expected, frame: frames})
+		c.send = c.appendAsk(c.send, q.sequence, how, expected, wait)
 		frames++
 	}
 	if watch {
@@ -89,7 +105,13 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time) error {
 	}
 	c.send = append(c.send, req.Raw...)
 	c.exchange.Reset(frames+1, frames, false, c.decideRead)
-	if err := c.roundTrip(c.exchange, c.send); err != nil {
+	var err error
+	if wait.left > 0 {
+		err = c.waitAtStore(p.parts[0].sequence, wait)
+	} else {
+		err = c.roundTrip(c.exchange, c.send)
+	}
+	if err != nil {
 		return err
 	}
 	if watch {
@@ -100,9 +122,12 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time) error {
 	return nil
 }
 
-// appendAsk appends what comes before a read: the begin script, or a look at the record.
-func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64) []byte {
+// appendAsk appends what comes before a read: the begin script, behind a wait if there is one, or
+// a look at the record.
+func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64, wait park) []byte {
 	switch {
+	case wait.left > 0:
+		return c.srv.store.AppendPark(dst, s.Record, s.Claim, c.waiter.ID(), expected, wait.left)
 	case how == lock.Verify:
 		return c.srv.store.AppendVerify(dst, s.Record)
 	case how == lock.Resume || s.Rule.Wait == 0:
@@ -181,6 +206,9 @@ func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (
 		}
 		return b, s.Lost(max(b.Grant, b.Holder.Grant), b.Holder)
 	case b.Granted:
+		if a.parked {
+			b.Lease = tokenstore.Reservation
+		}
 		s.Granted(b, sent)
 	}
 	return b, nil
@@ -208,7 +236,7 @@ func (c *client) readLost(p plan, err error) error {
 	if errors.As(err, &fenced) {
 		return err
 	}
-	late := errors.Is(err, errGone) && c.answered()
+	late := errors.Is(err, errGone) && !c.blocks && c.answered()
 	for i, q := range p.parts {
 		switch {
 		case q.sequence.State() == lock.Held:

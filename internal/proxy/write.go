@@ -119,7 +119,7 @@ func (c *client) judge(p plan) error {
 	}
 	for i := range w.block.Frames {
 		if f := x.Frame(i); isError(f) {
-			return &downError{p.sessions(), &tokenstore.StoreError{Reply: string(f[1 : len(f)-2])}}
+			return &downError{p.sessions(), replyError(f)}
 		}
 	}
 	return nil

@@ -15,12 +15,14 @@ type Begin struct {
 	Granted bool
 	// Grant is the hold's grant; Seq the last seq stored under it (0 for a new one).
 	Grant, Seq uint64
+	// Lease is how long the grant stands unless renewed; 0: for the claim's lease.
+	Lease time.Duration
 	// Continuous: nobody was granted the session since the expected grant, so what was read under
 	// it is still current.
 	Continuous bool
 
 	// Holder, LeaseLeft and Ahead are set when not granted: who holds, for how long at least, and
-	// how many waiters stand before this one.
+	// how many waiters stand before this one; -1: a parked one that is no longer in line.
 	Holder    Holder
 	LeaseLeft time.Duration
 	Ahead     int
@@ -30,7 +32,23 @@ type Begin struct {
 // queues the caller when somebody else holds the session. expected is the grant of an earlier
 // hold whose reads shall go on, or 0.
 func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64) []byte {
-	dst = redcon.AppendArray(dst, 3+3+9)
+	return s.appendBegin(dst, r, c, waiter, expected, "")
+}
+
+// AppendPark appends a wait at the store until the session is handed to a waiter that is in line,
+// or left is over, and a begin: it answers with two replies. The connection waits as well, and
+// what is sent behind them runs without a further round trip. What is granted so has a lease of
+// [Reservation] until it is renewed.
+func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expected uint64, left time.Duration) []byte {
+	dst = redcon.AppendArray(dst, 3)
+	dst = redcon.AppendBulkString(dst, "BLPOP")
+	dst = redcon.AppendBulkString(dst, r.wakeList(waiter))
+	dst = redcon.AppendBulkString(dst, strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64))
+	return s.appendBegin(dst, r, c, waiter, expected, "parked")
+}
+
+func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64, where string) []byte {
+	dst = redcon.AppendArray(dst, 3+3+10)
 	dst = append(dst, s.scripts.begin.evalsha...)
 	dst = append(dst, r.keys...)
 	dst = redcon.AppendBulkString(dst, c.Owner)
@@ -41,7 +59,8 @@ func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expe
 	dst = redcon.AppendBulkString(dst, s.provider)
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = redcon.AppendBulkString(dst, waiter)
-	return appendUint(dst, expected)
+	dst = appendUint(dst, expected)
+	return redcon.AppendBulkString(dst, where)
 }
 
 // ParseBegin reads the reply to AppendBegin. Errors: ErrNoScript, *ProviderError, *StoreError.

@@ -2,6 +2,7 @@ package tokenstore
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/tidwall/redcon"
 )
@@ -36,6 +37,11 @@ func NewRecord(db int, rule, session string) *Record {
 	r.get = appendStrings(nil, "GET", r.token)
 	r.watch = appendStrings(nil, "WATCH", r.token)
 	return r
+}
+
+// wakeList returns the key of the list that ends a waiter's wait at the store.
+func (r *Record) wakeList(waiter string) string {
+	return strings.TrimSuffix(r.queue, "q") + "w:" + waiter
 }
 
 // Keys returns the record's keys: token, hold, queue.

@@ -21,6 +21,10 @@ type Listener interface {
 	Woken(waiter string, grant uint64)
 }
 
+// Parks returns the name under which a waiter blocks at the store (AppendPark) instead of being
+// woken over its proxy's channel.
+func Parks(waiter string) string { return waiter + "b" }
+
 // silence is how long a subscription may be silent before the store is asked for a sign of life, and
 // then how long it has for that. A connection whose other end is gone without a word looks just
 // like an idle one.

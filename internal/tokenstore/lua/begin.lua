@@ -1,6 +1,10 @@
 -- Takes the session for an owner, or says who holds it and queues the caller.
 -- ARGV: owner info lease ttl floor provider reserve waiter("" does not queue) expected
-local owner, info, lease, ttl, floor, provider, reserve, waiter, expected = unpack(ARGV)
+-- where(parked: behind the waiter's BLPOP; beside: on another connection than the waiter's)
+local owner, info, lease, ttl, floor, provider, reserve, waiter, expected, where = unpack(ARGV)
+local parked = where == 'parked'
+-- Nobody may be there any more to take what comes behind a BLPOP: the grant is short until it is renewed.
+if parked and tonumber(reserve) < tonumber(lease) then lease = reserve end
 local g, sg, ss, p = token()
 if p and p ~= provider then return { 'provider', p } end
 local entry = waiter .. '\n' .. owner .. '\n' .. info
@@ -10,10 +14,14 @@ local function grant()
   local n = newer(g, floor)
   put(n, sg, ss, provider, ttl)
   occupy(owner, n, nil, '', info, lease)
+  if where == 'beside' and parks(waiter) then unpark(waiter, reserve) end
   return { 'granted', n, '0', continuous }
 end
 
-if redis.call('exists', H, Q) == 0 then return grant() end
+-- Who waited and is no longer in line has given up, or was passed over: only what is reserved for
+-- it counts. Its client may be gone, and nobody would give the session back.
+local waited = parked and not redis.call('zrank', Q, entry)
+if not waited and redis.call('exists', H, Q) == 0 then return grant() end
 
 local h = hold(g)
 if h and h.owner == owner then
@@ -22,6 +30,7 @@ if h and h.owner == owner then
   if waiter ~= '' then redis.call('zrem', Q, entry) end
   return { 'granted', g, sg == g and ss or '0', g == expected and '1' or '0' }
 end
+if waited then return { 'held', h and h.raw or '', '0', '-1' } end
 if not h then
   local first = redis.call('zrange', Q, 0, 0)[1]
   if first and first ~= entry and handover(g, sg, ss, provider, ttl, floor, reserve) then

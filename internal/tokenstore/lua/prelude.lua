@@ -40,18 +40,36 @@ local function occupy(owner, g, since, waiter, info, px)
   redis.call('set', H, owner .. '\n' .. g .. '\n' .. since .. '\n' .. waiter .. '\n' .. info, 'px', px)
 end
 
+-- Ends the BLPOP of a waiter that waits at the store.
+local function unpark(waiter, reserve)
+  local w = string.sub(Q, 1, -2) .. 'w:' .. waiter
+  redis.call('rpush', w, '')
+  redis.call('pexpire', w, reserve)
+end
+
+-- A waiter is "proxy.n", which is woken over its proxy's channel, or "proxy.nb", which blocks at
+-- the store. Either is gone when nobody listens to the channel.
+local function parks(waiter) return string.sub(waiter, -1) == 'b' end
+
 -- Gives the session to the first waiter whose proxy still listens, with a grant of its own and
--- for a short reservation; returns its queue entry. A queue entry: "proxy.n\nowner\ninfo".
+-- for a short reservation; returns its queue entry. A queue entry: "waiter\nowner\ninfo".
 local function handover(g, sg, ss, provider, ttl, floor, reserve)
   while true do
     local e = redis.call('zrange', Q, 0, 0)[1]
     if not e then return nil end
     redis.call('zrem', Q, e)
-    local waiter, proxy, owner, info = string.match(e, '^(([^.\n]*)%.%d+)\n([^\n]*)\n(.*)$')
-    local n = newer(g, floor)
-    if redis.call('publish', 'fence-proxy:wake:' .. proxy, waiter .. ' ' .. n) > 0 then
+    local waiter, proxy, owner, info = string.match(e, '^(([^.\n]*)%.%d+b?)\n([^\n]*)\n(.*)$')
+    local n, channel, parked = newer(g, floor), 'fence-proxy:wake:' .. proxy, parks(waiter)
+    local there
+    if parked then
+      there = redis.call('pubsub', 'numsub', channel)[2]
+    else
+      there = redis.call('publish', channel, waiter .. ' ' .. n)
+    end
+    if there > 0 then
       put(n, sg, ss, provider, ttl)
       occupy(owner, n, nil, waiter, info, reserve)
+      if parked then unpark(waiter, reserve) end
       return e
     end
   end
