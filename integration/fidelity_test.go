@@ -1053,15 +1053,6 @@ func TestSubscribersMonitorsAndBlockedClientsAreServedAsByRedis(t *testing.T) {
 		for !bytes.Contains(monitor.ReadReply(), []byte(`"SET" "free" "seen"`)) {
 		}
 	})
-	t.Run("a guarded command on such a connection", func(t *testing.T) {
-		client := greet(t, proxy.Addr, "3")
-		client.Send(harness.Encode("SUBSCRIBE", "a"))
-		client.ReadReply()
-		client.Send(harness.Encode("SET", "ctx:s", "unfenced"))
-		client.ExpectClosed() // a refusal has no place among the messages, and silence would be none
-		wantValue(t, behind, "ctx:s", "v")
-		proxy.WaitLog(t, "FENCEDENIED")
-	})
 }
 
 // Case 52.

@@ -41,12 +41,13 @@ type client struct {
 	stopping atomic.Bool // the server wants it to go
 	lost     atomic.Bool // the upstream connection has ended
 	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
-	hears    atomic.Bool // it is sent messages unasked
 	leaving  atomic.Bool // the client itself has ended
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
 	blocks   bool        // its upstream connection waits at the store
 	joined   bool        // it has a part in sequences of the proxy's owner
+	silent   bool        // it does not hear of the present command (quiet.go)
+	skipped  bool        // … since CLIENT REPLY SKIP came before it
 
 	// Used again by each command:
 	exchange *upstream.Exchange
@@ -113,6 +114,7 @@ func (c *client) next() (resp.Request, error) {
 	for {
 		req, n, err := c.parser.Next(c.in.bytes())
 		if err != nil {
+			c.hush()
 			_ = c.refuse(err)
 			_ = c.flush()
 			c.finish()
@@ -151,19 +153,23 @@ func (c *client) flush() error {
 
 // handle is one command's way: what does it mean, and what is done about it?
 func (c *client) handle(req resp.Request) error {
+	c.hush()
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	p, err := c.plan(cmd, req.Args)
 	switch {
 	case c.stranded.Load():
 		return c.refuseStranded(p)
-	case err != nil && c.state.raw:
-		c.logRefusal(err)
-		return err // an error line has no place in what comes unframed
+	case c.state.replica && (err != nil || len(p.parts) > 0):
+		return errReplica
+	case err == nil && len(p.parts) == 0:
+		return c.pass(cmd, req)
+	}
+	if refused, err := c.refusedByRedis(cmd, req); refused || err != nil {
+		return err
+	}
+	switch {
 	case err != nil:
 		c.state.refused = c.state.multi
-		return c.refuse(err)
-	case len(p.parts) == 0:
-		return c.pass(cmd, req)
 	case p.writes:
 		err = c.guarded(p, req, c.write)
 	default:
@@ -196,6 +202,38 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if err := c.link(); err != nil {
 		return c.broken(err)
 	}
+	switch {
+	case c.state.replica:
+		c.up.Pass(req.Raw, 0)
+		return nil
+	case changesSubscriptions(name):
+		c.subscribe(name, req)
+		return nil
+	}
+	switch name {
+	case "ping":
+	case "hello", "reset", "client|setname":
+		return c.renamed(name, req)
+	case "quit":
+		return c.quit(req)
+	default:
+		return c.change(name, req)
+	}
+	c.up.Pass(req.Raw, 1)
+	return nil
+}
+
+// change passes a command that may change the connection's state.
+func (c *client) change(name string, req resp.Request) error {
+	if !c.state.monitors {
+		switch deaf, err := c.isDeaf(); {
+		case err != nil:
+			return c.broken(err)
+		case deaf:
+			c.up.Pass(req.Raw, 1) // it changes nothing
+			return nil
+		}
+	}
 	switch name {
 	case "multi":
 		c.unwatch()
@@ -212,45 +250,53 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		c.state.watching = c.state.multi && c.state.watching
 	case "select":
 		return c.selectDB(req)
-	case "hello", "reset", "client|setname":
-		return c.renamed(name, req)
 	case "client|tracking":
-		c.hears.Store(true)
-	case "subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync", "client|reply":
-		c.hears.Store(true)
-		c.unwatch()
-		c.state.raw = true
-		c.up.Raw()
+		c.state.tracking = true
+	case "client|reply":
+		return c.clientReply(req)
+	case "monitor":
+		return c.monitor(req)
+	case "sync", "psync":
+		c.replicate(req)
+		return nil
 	case "wait":
 		c.overtake()
 	case "scan", "keys", "randomkey":
-		if !c.state.multi && !c.state.raw {
+		if !c.state.multi {
 			return c.list(name, req)
 		}
 	}
-	if c.state.raw {
-		c.up.Pass(req.Raw, 0)
-	} else {
-		c.up.Pass(req.Raw, 1)
-	}
+	c.up.Pass(req.Raw, 1)
 	return nil
+}
+
+// quit passes QUIT, after which Redis closes.
+func (c *client) quit(req resp.Request) error {
+	if _, err := c.sync(req.Raw, true); err != nil {
+		return err
+	}
+	return errQuit
 }
 
 // sync sends one command and waits for its reply: streamed to the client, or kept.
 func (c *client) sync(raw []byte, stream bool) (*upstream.Exchange, error) {
 	x := c.exchange
 	if stream {
-		x.Reset(1, 0, false, func(byte) bool { return true })
+		x.Reset(1, 0, false, always)
 	} else {
 		x.Reset(1, -1, false, nil)
 	}
 	return x, c.roundTrip(x, raw)
 }
 
+func always(byte) bool { return true }
+
 // broken tells the client that an upstream connection broke or could not be made.
 func (c *client) broken(err error) error {
 	c.srv.log.Warn("client turned away", "client", c.address(), "error", err)
-	_, _ = c.out.Write(resp.AppendError(nil, "ERR fence-proxy: "+err.Error()))
+	if !c.silent {
+		_, _ = c.out.Write(resp.AppendError(nil, "ERR fence-proxy: "+err.Error()))
+	}
 	return err
 }
 

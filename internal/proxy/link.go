@@ -20,6 +20,8 @@ func (c *client) link() error {
 		return err
 	}
 	c.up = upstream.NewConn(nc, &c.out)
+	c.up.SetMode(upstream.Mode{RESP3: c.state.proto == 3})
+	c.up.Hidden, c.up.Quiet = isReserved, c.silent
 	c.received = make(chan struct{})
 	go c.serve()
 	return nil
@@ -51,6 +53,9 @@ func (c *client) unlink() {
 func (c *client) local(reply []byte) error {
 	if err := c.sendShared(); err != nil {
 		return err
+	}
+	if c.silent {
+		return nil
 	}
 	if c.up != nil {
 		return c.up.Local(reply)

@@ -11,6 +11,12 @@ import (
 // errGone says that the client left while its command waited.
 var errGone = errors.New("the client has gone")
 
+// errQuit says that the client has asked to be closed.
+var errQuit = errors.New("the client has quit")
+
+// errReplica says that a client that is a replica has sent what only a client may.
+var errReplica = errors.New("a replica can't touch guarded keys")
+
 // errStopping says that the proxy stopped while a command waited.
 var errStopping = errors.New("the proxy is stopping")
 

@@ -98,8 +98,6 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 		return &deniedError{fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
 	}
 	switch {
-	case c.state.raw:
-		return deny("can't be guarded on a connection that has subscribed, monitors or turned replies off: use another connection")
 	case c.state.multi:
 		return deny("can't be guarded inside MULTI: send it by itself (redis-py: pipeline(transaction=False))")
 	case c.state.watching && p.writes:

@@ -117,7 +117,6 @@ func TestACommandIsDenied(t *testing.T) {
 	nothing := func(*state) {}
 	multi := func(s *state) { s.multi = true }
 	watching := func(s *state) { s.watching = true }
-	raw := func(s *state) { s.raw = true }
 	const chat = `rule "chat" session "s1": `
 	for _, tc := range []struct {
 		call  string
@@ -142,8 +141,6 @@ func TestACommandIsDenied(t *testing.T) {
 		{"SET agent:s1:a v", watching, chat + "set can't be guarded while this connection has keys under WATCH"},
 		{"GET agent:s1:a", watching, ""},
 		{"WATCH agent:s1:a", watching, ""},
-		{"GET agent:s1:a", raw, chat + "get can't be guarded on a connection that has subscribed"},
-		{"GET other", raw, ""},
 	} {
 		t.Run(tc.call, func(t *testing.T) {
 			c, _ := connect(t, offline(t), "tcp")

@@ -44,7 +44,7 @@ func shareable(cmd *command.Command) bool {
 // all kinds: whoever sends one keeps to the connection of its own.
 var sticky = map[string]struct{}{
 	"auth": {}, "client|tracking": {}, "client|caching": {}, "client|no-evict": {}, "client|no-touch": {},
-	"client|reply": {}, "readonly": {}, "readwrite": {}, "asking": {}, "monitor": {}, "sync": {}, "psync": {},
+	"readonly": {}, "readwrite": {}, "asking": {}, "monitor": {}, "sync": {}, "psync": {},
 }
 
 // shareKey is what connections must have in common to be shared.
@@ -85,7 +85,7 @@ func (s *shares) close() {
 // overtake prepares a WAIT, which waits for the writes made before the last command of its own
 // connection: any command will do to count those on a shared one.
 func (c *client) overtake() {
-	if c.shared != nil && !c.state.multi && !c.state.raw {
+	if c.shared != nil && !c.state.multi {
 		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1)
 	}
 }
@@ -93,8 +93,11 @@ func (c *client) overtake() {
 // share collects a command for a shared connection, and reports false if it must go on the
 // client's own.
 func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
-	if c.state.alone || c.state.raw || c.state.multi || c.state.watching || !shareable(cmd) {
+	if c.state.alone || c.state.multi || c.state.watching || c.silent || !shareable(cmd) {
 		return false, nil
+	}
+	if c.maySubscribe() {
+		return false, nil // messages and replies come in one order
 	}
 	if c.call.Frames == 0 && c.srv.shares.clients.Load() < shareFrom {
 		return false, nil

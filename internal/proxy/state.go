@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // state is what a client's upstream connection is in, as far as the guard must know.
@@ -17,38 +18,68 @@ type state struct {
 	watching bool   // the client has keys under WATCH
 	proto    int    // 2 or 3
 	alone    bool   // keeps to an upstream connection of its own
-	raw      bool   // replies go downstream unframed: nothing can be guarded any more
+	quiet    quiet  // CLIENT REPLY
+
+	subscribes      bool // it may have subscriptions: see client.maySubscribe
+	queuedSubscribe bool // the transaction changes subscriptions
+	monitors        bool // it is sent lines of MONITOR
+	tracking        bool // it is sent invalidations
+	replica         bool // SYNC: what comes is no RESP any more
+	protocol        int  // of a HELLO queued in the transaction, or 0
 }
 
 func newState(db int) state { return state{db: db, proto: 2, selected: -1} }
 
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {
-	s.multi, s.refused, s.watching, s.selected = false, false, false, -1
+	s.multi, s.refused, s.watching, s.selected, s.protocol, s.queuedSubscribe = false, false, false, -1, 0, false
 }
 
 // exec ends a transaction. One in which a command was refused must not be carried out.
 func (c *client) exec(req resp.Request) error {
-	refused, selected := c.state.refused && c.state.multi, c.state.selected
+	t := c.state
 	c.state.endMulti()
 	switch {
-	case refused:
+	case !t.multi:
+	case t.refused:
 		if _, err := c.sync([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
 			return err
 		}
 		return c.local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
-	case selected >= 0:
-		x, err := c.sync(req.Raw, false)
-		if err != nil {
-			return err
-		}
-		if _, null, _, ok := resp.ArrayHeader(x.Frame(0)); ok && !null {
-			c.state.db = selected
-		}
-		return c.local(x.Frame(0))
+	case t.selected >= 0, t.protocol > 0, t.queuedSubscribe:
+		return c.execSwitch(req, t)
 	}
 	c.up.Pass(req.Raw, 1)
 	return nil
+}
+
+// execSwitch executes a transaction that may change what the guard must know of the connection.
+func (c *client) execSwitch(req resp.Request, t state) error {
+	x := c.exchange
+	x.Reset(1, -1, false, nil)
+	x.Subscribes = t.queuedSubscribe
+	applied := func() bool {
+		_, null, _, ok := resp.ArrayHeader(x.Frame(0))
+		return ok && !null
+	}
+	x.After = func(m *upstream.Mode) {
+		m.Executed(x.Frame(0))
+		if t.protocol > 0 && applied() {
+			m.RESP3 = t.protocol == 3
+		}
+	}
+	if err := c.roundTrip(x, req.Raw); err != nil {
+		return err
+	}
+	if applied() {
+		if t.selected >= 0 {
+			c.state.db = t.selected
+		}
+		if t.protocol > 0 {
+			c.state.proto = t.protocol
+		}
+	}
+	return c.local(x.Frame(0))
 }
 
 // selectDB notes which database the connection is in, since locks are per database.
@@ -58,10 +89,6 @@ func (c *client) selectDB(req resp.Request) error {
 		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
 			db = n
 		}
-	}
-	if c.state.raw {
-		c.up.Pass(req.Raw, 0)
-		return nil
 	}
 	x, err := c.sync(req.Raw, true)
 	if err != nil || x.StreamType != '+' {
@@ -77,12 +104,38 @@ func (c *client) selectDB(req resp.Request) error {
 
 // renamed notes what HELLO, RESET and CLIENT SETNAME change.
 func (c *client) renamed(name string, req resp.Request) error {
-	if c.state.raw || c.state.multi {
-		c.up.Pass(req.Raw, 1)
-		return nil
+	x := c.exchange
+	x.Reset(1, 0, false, always)
+	proto := c.state.proto
+	switch name {
+	case "hello":
+		if len(req.Args) > 1 {
+			proto, _ = strconv.Atoi(string(req.Args[1]))
+		}
+		if c.state.multi {
+			c.state.protocol = proto
+			c.up.Pass(req.Raw, 1)
+			return nil
+		}
+		x.After = func(m *upstream.Mode) {
+			if x.StreamType != '-' {
+				m.RESP3 = proto == 3
+			}
+		}
+	case "reset":
+		c.setSilent(c.skipped) // it turns replies on before it is answered
+		x.After = func(m *upstream.Mode) {
+			if x.StreamType == '+' {
+				*m = upstream.Mode{}
+			}
+		}
+	default:
+		if c.state.multi {
+			c.up.Pass(req.Raw, 1)
+			return nil
+		}
 	}
-	x, err := c.sync(req.Raw, true)
-	if err != nil || x.StreamType == '-' {
+	if err := c.roundTrip(x, req.Raw); err != nil || x.StreamType == '-' {
 		return err
 	}
 	switch name {
@@ -93,9 +146,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
-		if len(req.Args) > 1 {
-			c.state.proto, _ = strconv.Atoi(string(req.Args[1]))
-		}
+		c.state.proto = proto
 		for i, a := range req.Args {
 			c.state.alone = c.state.alone || bytes.EqualFold(a, []byte("AUTH"))
 			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {

@@ -12,7 +12,7 @@ import (
 
 // strand reports whether the client is to be kept: it waits for nothing, and has something read.
 func (c *client) strand() bool {
-	if c.leaving.Load() || c.up.Owes() || c.hears.Load() || !c.owner.Unwritten() {
+	if c.leaving.Load() || c.up.Owes() || c.hears() || !c.owner.Unwritten() {
 		return false
 	}
 	c.owner.BreakOff(lock.ReasonUpstream)

@@ -13,7 +13,11 @@ import (
 // aggregate of n elements pays for itself and adds n, a map of n pairs adds 2n,
 // an attribute adds 2n and pays nothing, since the value it describes follows.
 type Framer struct {
-	err  error // set once, until Reset
+	err error // set once, until Reset
+	// Interposed says that a push message within an array was sent meanwhile, as Redis 7.0 does within
+	// the reply of an EXEC: it is none of the array's elements.
+	Interposed bool
+
 	left int64 // values still owed, the one being read included; 0 between frames
 	top  byte  // see Type
 
@@ -81,7 +85,7 @@ func (f *Framer) Type() byte { return f.top }
 func (f *Framer) Partial() bool { return f.left > 0 }
 
 // Reset makes f ready for the start of a stream.
-func (f *Framer) Reset() { *f = Framer{} }
+func (f *Framer) Reset() { *f = Framer{Interposed: f.Interposed} }
 
 // start takes the type byte of a value.
 func (f *Framer) start(typ byte) error {
@@ -168,7 +172,8 @@ func (f *Framer) owe() (ended bool, err error) {
 	}
 	f.left += f.num
 	f.state = atType
-	return f.typ != '|', nil
+	interposed := f.typ == '>' && f.top != '>' && f.Interposed
+	return f.typ != '|' && !interposed, nil
 }
 
 // bulk skips the bytes of a bulk and checks its CRLF.

@@ -324,6 +324,21 @@ func TestRandomRepliesEndWhereARecursiveReaderEndsThem(t *testing.T) {
 	}
 }
 
+// Redis 7.0 may send a message in the middle of an EXEC's reply.
+func TestAPushWithinAnArrayIsAnElementOfItOrNot(t *testing.T) {
+	const subscribed, meanwhile = "*1\r\n>3\r\n+subscribe\r\n+a\r\n:1\r\n", "*2\r\n:1\r\n>1\r\n*1\r\n+x\r\n:1\r\n"
+	f := Framer{Interposed: true}
+	for i, frame := range []string{meanwhile, "+OK\r\n", ">1\r\n+x\r\n"} {
+		if n, done, err := f.Scan([]byte(frame)); n != len(frame) || !done || err != nil {
+			t.Errorf("frame %d: Scan(%q) = %d, %t, %v", i, frame, n, done, err)
+		}
+	}
+	f = Framer{}
+	if n, done, err := f.Scan([]byte(subscribed)); n != len(subscribed) || !done || err != nil {
+		t.Errorf("Scan(%q) = %d, %t, %v", subscribed, n, done, err)
+	}
+}
+
 func FuzzFramer(f *testing.F) {
 	for _, s := range []string{
 		"+OK\r\n-ERR\r\n:1\r\n", "$3\r\nabc\r\n$-1\r\n", "*2\r\n*0\r\n*-1\r\n", "%1\r\n+a\r\n~1\r\n_\r\n", "|1\r\n+k\r\n+v\r\n>1\r\n#t\r\n",

@@ -30,25 +30,37 @@ type Conn struct {
 	nc   *socket.Conn
 	down Downstream
 
+	// Hidden, if set before Serve, says which channels and keys do not show in messages. It may get
+	// the first 64 bytes of one only.
+	Hidden func(name []byte) bool
+	// Quiet is the sender's: replies to what is sent now are not for the downstream. What comes
+	// unasked is.
+	Quiet bool
+
 	out []byte // requests not yet sent
 
 	mu      sync.Mutex
 	waiting []awaited // replies to come, in order; waiting[head:] are open
 	head    int
 	err     error
-	midst   bool // the client has got a part of a push message
+	mode    Mode // changed by the receiver alone
+	midst   bool // the client has got a part of what was sent unasked
 	owing   bool // the connection broke, and the client has not got all of an earlier reply
 
 	complete []*Exchange // whose senders are to be told
 	framer   resp.Framer
 	raw      bool
-	push     bool // the frame being read is a push message
+	fate     fate   // of the frame being read
+	held     []byte // its start, or all of it
+	stray    bool   // nothing was awaited when it began
 }
 
-// awaited are replies to come: frames to pass, one exchange, one of the proxy's own, or all that
-// follows raw.
+// awaited are replies to come: frames to pass, confirmations, one exchange, one of the proxy's own,
+// or all that follows raw.
 type awaited struct {
 	frames   int
+	quiet    bool   // they are not for the downstream
+	confirms string // the word of the confirmations; frames is 0 when their number is not known
 	exchange *Exchange
 	local    []byte
 	raw      bool
@@ -67,14 +79,38 @@ func (c *Conn) Pass(request []byte, n int) {
 	c.out = append(c.out, request...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].frames > 0 {
+	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].mergeable(c.Quiet) {
 		c.waiting[last].frames += n
 		return
 	}
 	if n > 0 {
-		c.waiting = append(c.waiting, awaited{frames: n})
+		c.waiting = append(c.waiting, awaited{frames: n, quiet: c.Quiet})
 	}
 }
+
+// mergeable reports whether more replies to pass may be counted with these.
+func (w *awaited) mergeable(quiet bool) bool {
+	return w.frames > 0 && w.confirms == "" && w.quiet == quiet
+}
+
+// PassConfirmed appends a request that changes subscriptions: n confirmations with this word answer
+// it, or one error. n is 0 for UNSUBSCRIBE and its kind without arguments: as many as there are.
+func (c *Conn) PassConfirmed(request []byte, word string, n int) {
+	c.out = append(c.out, request...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, awaited{frames: n, quiet: c.Quiet, confirms: word})
+}
+
+// Mode returns what Redis may send unasked, as of the replies that have come.
+func (c *Conn) Mode() Mode {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mode
+}
+
+// SetMode is for the start, before Serve.
+func (c *Conn) SetMode(m Mode) { c.mode = m }
 
 // Drop appends a request of the proxy's own whose n replies nobody wants.
 func (c *Conn) Drop(request []byte, n int) {
@@ -91,6 +127,9 @@ func (c *Conn) Local(reply []byte) error {
 	if c.owing {
 		return ErrLost
 	}
+	if c.Quiet {
+		return nil
+	}
 	if c.head == len(c.waiting) && !c.midst {
 		_, err := c.down.Write(reply)
 		return err
@@ -106,13 +145,19 @@ func (c *Conn) Raw() {
 	c.waiting = append(c.waiting, awaited{raw: true})
 }
 
-// Send appends an exchange's requests; x.Done receives when its replies are in.
+// Send appends an exchange's requests; x.Done receives when its replies are in, and all that are
+// awaited before them.
 func (c *Conn) Send(x *Exchange, requests []byte) {
 	c.out = append(c.out, requests...)
+	x.quiet = c.Quiet
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		x.fail(c.err)
+		return
+	}
+	if x.Frames == 0 && c.head == len(c.waiting) {
+		x.Done <- struct{}{}
 		return
 	}
 	c.waiting = append(c.waiting, awaited{exchange: x})
@@ -163,7 +208,7 @@ func (c *Conn) Serve() error {
 // lose ends what is still awaited. A reply of the proxy's own still goes downstream as long as the
 // client has got every reply before it, in full or not at all.
 func (c *Conn) lose(open []awaited) {
-	c.owing = c.framer.Partial() && (c.push || len(open) == 0)
+	c.owing = c.midst
 	for _, w := range open {
 		switch {
 		case w.exchange != nil:
@@ -206,13 +251,33 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 	if c.raw {
 		return c.down.Write(data)
 	}
-	x := c.awaited().exchange
+	if c.fate == aReply && !c.framer.Partial() {
+		switch w := c.awaited(); {
+		case w.exchange != nil && w.exchange.inHeader():
+		case c.suspect(data[0]):
+			c.fate, c.stray = undecided, w.nobody()
+		case w.nobody():
+			c.fate = passed
+		}
+	}
+	if c.fate != aReply {
+		return c.unasked(data)
+	}
+	return c.take(data)
+}
+
+// take takes the start of data, a part of a reply, to where it belongs and returns how much that
+// was.
+func (c *Conn) take(data []byte) (n int, err error) {
+	w := c.awaited()
+	x := w.exchange
 	if !c.framer.Partial() {
-		c.push = data[0] == '>' && (x == nil || !x.inHeader())
-		if !c.push && x != nil {
-			if x.atExec() {
-				return c.exec(x, data)
-			}
+		c.framer.Interposed = x == nil || !x.Subscribes
+		switch {
+		case x == nil:
+		case x.atExec():
+			return c.exec(x, data)
+		default:
 			x.begin(data[0])
 		}
 	}
@@ -221,8 +286,7 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 		return n, fmt.Errorf("the upstream does not speak RESP: %w", err)
 	}
 	switch {
-	case c.push:
-		return n, c.pushed(data[:n], done)
+	case w.quiet, x != nil && x.streaming() && x.quiet:
 	case x == nil || x.streaming():
 		if _, err := c.down.Write(data[:n]); err != nil {
 			return n, err
@@ -234,21 +298,6 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 		return n, c.arrived(x)
 	}
 	return n, nil
-}
-
-// pushed takes a part of a push message downstream. A reply of the proxy's own waits until all of
-// the message is there.
-func (c *Conn) pushed(data []byte, done bool) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, err := c.down.Write(data); err != nil {
-		return err
-	}
-	c.midst = !done
-	if done {
-		return c.locals()
-	}
-	return nil
 }
 
 // exec takes an EXEC's array apart. Anything else in its place is a reply to keep.
@@ -280,6 +329,11 @@ func (c *Conn) awaited() awaited {
 	return c.waiting[c.head]
 }
 
+// nobody reports whether nothing is awaited.
+func (w *awaited) nobody() bool {
+	return w.frames == 0 && w.confirms == "" && w.exchange == nil && w.local == nil && !w.raw
+}
+
 // arrived counts a reply, and takes those of the proxy's own that stood behind it downstream.
 func (c *Conn) arrived(x *Exchange) error {
 	c.mu.Lock()
@@ -289,13 +343,16 @@ func (c *Conn) arrived(x *Exchange) error {
 	}
 	w := &c.waiting[c.head]
 	if x == nil {
-		if w.frames--; w.frames > 0 {
+		if w.frames--; w.frames > 0 && w.confirms == "" { // an error stands for all confirmations
 			return nil
 		}
 	} else {
 		x.end(c.framer.Type())
 		if !x.complete() {
 			return nil
+		}
+		if x.After != nil {
+			x.After(&c.mode)
 		}
 	}
 	c.pop()
@@ -318,11 +375,19 @@ func (c *Conn) signal() {
 	c.complete = c.complete[:0]
 }
 
-// locals takes the replies of the proxy's own whose place has come downstream.
+// locals takes the replies of the proxy's own whose place has come downstream, and ends the
+// exchanges that only waited for their turn.
 func (c *Conn) locals() error {
-	for c.head < len(c.waiting) && c.waiting[c.head].local != nil {
-		if _, err := c.down.Write(c.waiting[c.head].local); err != nil {
-			return err
+	for c.head < len(c.waiting) {
+		switch w := &c.waiting[c.head]; {
+		case w.local != nil:
+			if _, err := c.down.Write(w.local); err != nil {
+				return err
+			}
+		case w.exchange != nil && w.exchange.Frames == 0:
+			c.complete = append(c.complete, w.exchange)
+		default:
+			return nil
 		}
 		c.pop()
 	}

@@ -15,6 +15,12 @@ type Exchange struct {
 	// Decide is asked, by the receiver, when the client's reply begins with the type byte typ: true
 	// streams it to the downstream, false drops it. The replies before it are there already.
 	Decide func(typ byte) bool
+	// Subscribes, if set after Reset, says that the reply is that of an EXEC with confirmations of
+	// subscriptions among its elements.
+	Subscribes bool
+	// After, if set after Reset, is called by the receiver when the last reply is in: it says what
+	// may come unasked from then on.
+	After func(*Mode)
 
 	// Streamed says that the client's reply went downstream, StreamType is its type byte.
 	Streamed   bool
@@ -29,6 +35,7 @@ type Exchange struct {
 	header  []byte        // of an EXEC's array, while it is incomplete
 	total   int           // Frames, or more when an EXEC's array was taken apart
 	dropped bool          // the client's reply is being read and not wanted
+	quiet   bool          // it goes nowhere, though it was wanted
 	Done    chan struct{} // receives when the last reply is in, or the connection broke
 }
 
