@@ -32,10 +32,13 @@ type twin struct {
 	direct, client *harness.RawConn
 }
 
-// meet returns one who speaks this protocol.
+// meet returns one who speaks this protocol. The one named D is not behind the proxy.
 func (w *twins) meet(t *testing.T, name, protocol string) *twin {
 	t.Helper()
 	p := &twin{t: t, name: name, direct: harness.Dial(t, w.straight.Addr), client: harness.Dial(t, w.proxy.Addr)}
+	if name == "D" {
+		p.client = harness.Dial(t, w.behind.Addr)
+	}
 	if protocol == "3" {
 		p.direct.Do("HELLO", "3")
 		p.client.Do("HELLO", "3")

@@ -48,6 +48,7 @@ type client struct {
 	joined   bool        // it has a part in sequences of the proxy's owner
 	silent   bool        // it does not hear of the present command (quiet.go)
 	skipped  bool        // … since CLIENT REPLY SKIP came before it
+	armed    []byte      // the CLIENT CACHING that is about it (tracking.go)
 
 	// Used again by each command:
 	exchange *upstream.Exchange
@@ -154,6 +155,7 @@ func (c *client) flush() error {
 // handle is one command's way: what does it mean, and what is done about it?
 func (c *client) handle(req resp.Request) error {
 	c.hush()
+	c.arm()
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	p, err := c.plan(cmd, req.Args)
 	switch {
@@ -251,7 +253,9 @@ func (c *client) change(name string, req resp.Request) error {
 	case "select":
 		return c.selectDB(req)
 	case "client|tracking":
-		c.state.tracking = true
+		return c.track(req)
+	case "client|caching":
+		return c.cache(req)
 	case "client|reply":
 		return c.clientReply(req)
 	case "monitor":

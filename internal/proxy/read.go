@@ -73,6 +73,7 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 //	BLPOP wake list          if the client is in line
 //	begin, or GET record:t   for each session
 //	WATCH | GET record:t     with a begin, if the fence may stand on this connection
+//	CLIENT CACHING           if it is about the client's command
 //	the client's command
 func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) error {
 	c.waiter.Clear()
@@ -103,6 +104,11 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 		c.send = c.srv.store.AppendVerify(c.srv.store.AppendWatch(c.send, record), record)
 		frames += 2
 	}
+	verified := frames - 1
+	if c.armed != nil {
+		c.send = append(c.send, c.armed...)
+		frames++
+	}
 	c.send = append(c.send, req.Raw...)
 	c.exchange.Reset(frames+1, frames, false, c.decideRead)
 	var err error
@@ -117,7 +123,7 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 	if watch {
 		// The answers are taken in order: begin first, so that a later look at the record counts.
 		b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[0].frame))
-		c.standing(p.parts[0].sequence, b, c.exchange.Frame(frames-1))
+		c.standing(p.parts[0].sequence, b, c.exchange.Frame(verified))
 	}
 	return nil
 }

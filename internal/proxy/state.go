@@ -19,6 +19,7 @@ type state struct {
 	proto    int    // 2 or 3
 	alone    bool   // keeps to an upstream connection of its own
 	quiet    quiet  // CLIENT REPLY
+	caching  []byte // CLIENT CACHING, for the next command
 
 	subscribes      bool // it may have subscriptions: see client.maySubscribe
 	queuedSubscribe bool // the transaction changes subscriptions

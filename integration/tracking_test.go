@@ -1,0 +1,163 @@
+//go:build integration
+
+package integration
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// Case 58: a client that caches hears what it must throw away, and nothing about fence records. D
+// is not behind the proxy.
+const trackedReads = `
+T: CLIENT TRACKING ON => 1
+T: GET ctx:s => 1
+D: SET ctx:s 1 => 1
+T: => 1
+T: GET ctx:s => 1
+T: SET ctx:s 2 => 2
+T: GET free => 1
+T: SET free 2 => 2
+T: MGET ctx:s ctx:t free => 1
+D: MSET ctx:t 1 free 1 => 1
+T: => 2
+T: SET ctx:s 3 => 2
+T: PING => 1
+T: CLIENT TRACKING OFF => 1
+T: GET ctx:s => 1
+D: SET ctx:s 4 => 1
+T: PING => 1
+T: SET ctx:s 4 => 1
+T: CLIENT TRACKING ON NOLOOP => 1
+T: GET ctx:s => 1
+T: SET ctx:s 5 => 1
+T: GET ctx:s => 1
+D: SET ctx:s 6 => 1
+T: SET ctx:s 7 => 2
+T: CLIENT CACHING YES => 1
+T: CLIENT TRACKING OFF => 1
+T: CLIENT TRACKING ON BCAST => 1
+T: GET ctx:s => 1
+D: SET ctx:s 8 => 1
+T: => 1
+T: SET ctx:s 9 => 2
+T: PING => 1
+T: CLIENT TRACKING OFF => 1
+T: CLIENT TRACKING ON BCAST PREFIX ctx: PREFIX fence NOLOOP => 1
+T: GET ctx:s => 1
+T: SET ctx:s 10 => 1
+D: SET ctx:s 11 => 1
+T: => 1
+T: PING => 1
+D: FLUSHALL => 1
+T: => 1
+T: PING => 1
+T: CLIENT TRACKING OFF => 1
+T: CLIENT TRACKING ON BCAST PREFIX a PREFIX ab => 1
+T: CLIENT TRACKING MAYBE => 1
+`
+
+// CLIENT CACHING is about the next command, not about what the fence sends before it.
+const cachedByChoice = `
+T: CLIENT TRACKING ON OPTIN => 1
+T: GET ctx:a => 1
+T: CLIENT CACHING YES => 1
+T: GET ctx:b => 1
+D: MSET ctx:a 1 ctx:b 1 => 1
+T: => 1
+T: PING => 1
+T: CLIENT CACHING YES ; GET ctx:c ; GET ctx:d => 3
+D: MSET ctx:c 1 ctx:d 1 => 1
+T: => 1
+T: CLIENT CACHING YES ; GET free ; GET free2 => 3
+D: MSET free 1 free2 1 => 1
+T: => 1
+T: GET ctx:e => 1
+T: CLIENT CACHING YES ; MULTI ; GET free ; GET free2 ; EXEC ; GET free3 => 6
+D: MSET free 1 free2 1 free3 1 => 1
+T: => 2
+T: GET ctx:f ; CLIENT CACHING YES ; WATCH free ; GET free ; UNWATCH => 5
+D: SET free 1 => 1
+T: PING => 1
+T: CLIENT CACHING NO => 1
+T: CLIENT CACHING MAYBE => 1
+T: CLIENT TRACKING OFF => 1
+T: CLIENT TRACKING ON OPTOUT => 1
+T: GET ctx:g => 1
+T: CLIENT CACHING NO ; GET ctx:h ; GET ctx:i => 3
+D: MSET ctx:g 1 ctx:h 1 ctx:i 1 => 1
+T: => 2
+T: PING => 1
+`
+
+func TestAClientThatCachesHearsWhatChanged(t *testing.T) {
+	w := startTwins(t, endless("0s", "writes_per_read: many"))
+	for name, script := range map[string]string{"all it reads": trackedReads, "what it chooses": cachedByChoice} {
+		t.Run(name, func(t *testing.T) { w.plays(t, "3", script) })
+	}
+}
+
+// In RESP2 invalidations go to another connection, as messages.
+func TestInvalidationsAreRedirected(t *testing.T) {
+	w := startTwins(t, endless("0s", "writes_per_read: many"))
+	for _, protocol := range []string{"2", "3"} {
+		for _, mode := range []string{"", " BCAST"} {
+			t.Run("RESP"+protocol+mode, func(t *testing.T) {
+				reader, listener := w.meet(t, "reader", "2"), w.meet(t, "listener", protocol)
+				id := func(conn *harness.RawConn) string {
+					return strings.Trim(string(bytes.TrimSpace(conn.Do("CLIENT", "ID"))), ":")
+				}
+				for _, side := range [][2]*harness.RawConn{{reader.direct, listener.direct}, {reader.client, listener.client}} {
+					command := append([]string{"CLIENT", "TRACKING", "ON", "REDIRECT", id(side[1])}, strings.Fields(mode)...)
+					if reply := side[0].Do(command...); string(reply) != "+OK\r\n" {
+						t.Fatalf("%q: %q", command, reply)
+					}
+				}
+				if protocol == "2" {
+					listener.says(1, []string{"SUBSCRIBE", "__redis__:invalidate"})
+				}
+				reader.says(1, []string{"GET", "ctx:s"})
+				reader.says(1, []string{"SET", "ctx:s", "v"})
+				listener.hears(1, "the reader's own write")
+				reader.says(1, []string{"GET", "ctx:s"})
+				d := w.meet(t, "D", "2")
+				d.says(1, []string{"SET", "ctx:s", "w"})
+				listener.hears(1, "another's write")
+				listener.says(1, []string{"PING"})
+				reader.says(1, []string{"SET", "ctx:s", "end"})
+			})
+		}
+	}
+}
+
+// Keyspace notifications tell what happens to keys; nothing is told of fence records.
+func TestNotificationsAboutFenceRecordsDoNotShow(t *testing.T) {
+	w := startTwins(t, endless("0s", "writes_per_read: many"), harness.WithArgs("--notify-keyspace-events", "KEA"))
+	for _, protocol := range []string{"2", "3"} {
+		t.Run("RESP"+protocol, func(t *testing.T) {
+			w.plays(t, protocol, `
+				S: PSUBSCRIBE __key*__:* => 1
+				S: SUBSCRIBE __keyspace@0__:fence-proxy:{ctx:ctx:s}:t fence-proxy:wake:x => 2
+				O: GET ctx:s => 1
+				O: SET ctx:s v => 1
+				S: => 2
+				O: RPUSH free 1 => 1
+				S: => 2
+				O: DEL ctx:s free => 1
+				S: => 4
+				S: PING => 1
+				S: PUNSUBSCRIBE => 1
+				S: PSUBSCRIBE * => 1
+				O: SET ctx:s v => 1
+				S: => 2
+				O: PUBLISH a text => 1
+				S: => 1
+				O: DEL ctx:s => 1
+				S: => 2
+				S: PING => 1`)
+		})
+	}
+}
