@@ -41,6 +41,7 @@ type client struct {
 	stopping atomic.Bool // the server wants it to go
 	lost     atomic.Bool // the upstream connection has ended
 	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
+	adrift   atomic.Bool // the upstream connection has ended, the next command gets a new one (carry.go)
 	leaving  atomic.Bool // the client itself has ended
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
@@ -49,6 +50,7 @@ type client struct {
 	silent   bool        // it does not hear of the present command (quiet.go)
 	skipped  bool        // … since CLIENT REPLY SKIP came before it
 	armed    []byte      // the CLIENT CACHING that is about it (tracking.go)
+	carried  bool        // its upstream connection is not its first
 
 	// Used again by each command:
 	exchange *upstream.Exchange
@@ -256,6 +258,10 @@ func (c *client) change(name string, req resp.Request) error {
 		return c.track(req)
 	case "client|caching":
 		return c.cache(req)
+	case "client|setinfo":
+		return c.inform(req)
+	case "client|id", "client|kill":
+		c.state.known = true
 	case "client|reply":
 		return c.clientReply(req)
 	case "monitor":

@@ -12,6 +12,9 @@ func (c *client) link() error {
 	if err := c.sendShared(); err != nil {
 		return err
 	}
+	if c.adrift.Load() {
+		c.drop()
+	}
 	if c.up != nil {
 		return nil
 	}
@@ -24,6 +27,7 @@ func (c *client) link() error {
 	c.up.Hidden, c.up.Quiet = isReserved, c.silent
 	c.received = make(chan struct{})
 	go c.serve()
+	c.introduce()
 	return nil
 }
 
@@ -32,10 +36,19 @@ func (c *client) serve() {
 	defer close(c.received)
 	_ = c.up.Serve()
 	c.handling.Lock() // the command under way may be a read: its reply has reached the client
-	c.stranded.Store(c.strand())
-	c.lost.Store(true)
+	stranded := c.strand()
+	switch {
+	case stranded:
+		c.stranded.Store(true)
+		c.lost.Store(true)
+	case c.canBeCarried():
+		c.adrift.Store(true)
+		c.srv.log.Info("upstream connection of an idle client ended; its next command makes another", "client", c.address(), "name", c.state.name)
+	default:
+		c.lost.Store(true)
+	}
 	c.handling.Unlock()
-	if !c.stranded.Load() {
+	if c.lost.Load() && !stranded {
 		_ = c.nc.SetReadDeadline(past)
 	}
 }

@@ -83,9 +83,9 @@ func (s *shares) close() {
 }
 
 // overtake prepares a WAIT, which waits for the writes made before the last command of its own
-// connection: any command will do to count those on a shared one.
+// connection: any command will do to count those on another one.
 func (c *client) overtake() {
-	if c.shared != nil && !c.state.multi {
+	if (c.shared != nil || c.carried) && !c.state.multi {
 		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1)
 	}
 }

@@ -11,15 +11,17 @@ import (
 // state is what a client's upstream connection is in, as far as the guard must know.
 type state struct {
 	db       int
-	name     string // CLIENT SETNAME
-	multi    bool   // between MULTI and EXEC or DISCARD
-	refused  bool   // a command of the transaction was refused: its EXEC must fail
-	selected int    // the database of a SELECT queued in the transaction, or -1
-	watching bool   // the client has keys under WATCH
-	proto    int    // 2 or 3
-	alone    bool   // keeps to an upstream connection of its own
-	quiet    quiet  // CLIENT REPLY
-	caching  []byte // CLIENT CACHING, for the next command
+	name     string   // CLIENT SETNAME
+	multi    bool     // between MULTI and EXEC or DISCARD
+	refused  bool     // a command of the transaction was refused: its EXEC must fail
+	selected int      // the database of a SELECT queued in the transaction, or -1
+	watching bool     // the client has keys under WATCH
+	proto    int      // 2 or 3
+	alone    bool     // keeps to an upstream connection of its own
+	known    bool     // the id of its upstream connection is known, or who ended it may be
+	info     [][]byte // CLIENT SETINFO, as it came
+	quiet    quiet    // CLIENT REPLY
+	caching  []byte   // CLIENT CACHING, for the next command
 
 	subscribes      bool // it may have subscriptions: see client.maySubscribe
 	queuedSubscribe bool // the transaction changes subscriptions
@@ -141,8 +143,10 @@ func (c *client) renamed(name string, req resp.Request) error {
 	}
 	switch name {
 	case "reset":
+		info := c.state.info
 		c.state = newState(0)
 		c.state.alone = true // RESET has logged it out
+		c.state.info = info
 		c.watched.gone()
 	case "client|setname":
 		c.state.name = string(req.Args[2])

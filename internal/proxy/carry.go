@@ -1,0 +1,51 @@
+package proxy
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// An idle client whose upstream connection ends is carried over: at its next command it gets a new
+// one, in the same database and protocol and under the same name. Nothing that was sent is sent
+// again. What can't be said again, closes the client.
+
+// canBeCarried reports whether the client is idle, and a new connection can be like the old one.
+func (c *client) canBeCarried() bool {
+	s := &c.state
+	return !c.leaving.Load() && !c.up.Owes() && !c.up.Outstanding() && !c.hears() &&
+		!s.alone && !s.multi && !s.watching && !s.known
+}
+
+// drop lets go of an upstream connection that has ended.
+func (c *client) drop() {
+	_ = c.up.Close()
+	<-c.received
+	c.up = nil
+	c.carried = true
+	c.watched.gone()
+	c.adrift.Store(false)
+}
+
+// introduce tells a new upstream connection who the client is.
+func (c *client) introduce() {
+	if c.state.name != "" {
+		c.up.Drop(resp.AppendCommandStrings(nil, "CLIENT", "SETNAME", c.state.name), 1)
+	}
+	for _, info := range c.state.info {
+		c.up.Drop(info, 1)
+	}
+}
+
+// inform passes CLIENT SETINFO, and keeps what it says.
+func (c *client) inform(req resp.Request) error {
+	x, err := c.sync(req.Raw, true)
+	if err != nil || x.StreamType != '+' || c.state.multi {
+		return err
+	}
+	about := bytes.ToLower(req.Args[2]) // LIB-NAME or LIB-VER
+	c.state.info = slices.DeleteFunc(c.state.info, func(info []byte) bool { return bytes.Contains(bytes.ToLower(info), about) })
+	c.state.info = append(c.state.info, slices.Clone(req.Raw))
+	return nil
+}
