@@ -161,3 +161,29 @@ func TestNotificationsAboutFenceRecordsDoNotShow(t *testing.T) {
 		})
 	}
 }
+
+// Cases 34 and 67, of commands in a transaction, and of channels.
+func TestReservedNamesDoNotShowInTransactions(t *testing.T) {
+	w := startTwins(t, endless("0s", "writes_per_read: many"))
+	for _, protocol := range []string{"2", "3"} {
+		empty(t, w.straight)
+		empty(t, w.behind)
+		w.one(t, protocol, `
+			A: GET ctx:s => 1
+			A: KEYS * => 1
+			A: MULTI ; ECHO fence-proxy:x ; KEYS * ; PING ; KEYS fence-proxy:* ; SCAN 0 COUNT 1000 ; RANDOMKEY ; ECHO fence-proxy:x ; EXEC => 9
+			A: SET free v => 1
+			A: MULTI ; RANDOMKEY ; SET other fence-proxy:x ; GET other ; KEYS * ; DEL other ; RANDOMKEY ; EXEC => 8
+			A: MULTI ; KEYS * ; WATCH free ; MULTI ; KEYS f* ; EXEC => 6
+			A: MULTI ; KEYS * ; NONSENSE ; EXEC => 4
+			A: MULTI ; KEYS * ; SELECT 1 ; KEYS * ; EXEC ; DBSIZE ; SELECT 0 => 7
+			A: WATCH free ; SET free w ; MULTI ; KEYS * ; EXEC => 5
+			A: MULTI ; KEYS * ; DISCARD ; PING ; MULTI ; PING ; EXEC => 7
+			A: PUBSUB CHANNELS => 1
+			A: PUBSUB CHANNELS fence* => 1
+			A: MULTI ; PUBSUB CHANNELS ; EXEC => 3`)
+	}
+	client, _ := connect(t, "client", w.proxy.Addr)
+	client.fails("FENCEDENIED", "PUBLISH", "fence-proxy:wake:x", "a 1")
+	client.fails("FENCEDENIED", "SPUBLISH", "fence-proxy:wake:x", "a 1")
+}

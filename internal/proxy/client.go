@@ -206,6 +206,9 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if err := c.link(); err != nil {
 		return c.broken(err)
 	}
+	if c.state.multi {
+		c.state.queue(name)
+	}
 	switch {
 	case c.state.replica:
 		c.up.Pass(req.Raw, 0)
@@ -271,8 +274,8 @@ func (c *client) change(name string, req resp.Request) error {
 		return nil
 	case "wait":
 		c.overtake()
-	case "scan", "keys", "randomkey":
-		if !c.state.multi {
+	default:
+		if listsKeys(name) && !c.state.multi {
 			return c.list(name, req)
 		}
 	}

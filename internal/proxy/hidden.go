@@ -14,8 +14,10 @@ var reservedPrefix = []byte(tokenstore.Prefix)
 
 func isReserved(key []byte) bool { return bytes.HasPrefix(key, reservedPrefix) }
 
-// listsKeys reports whether a command's reply is a list of keys.
-func listsKeys(name string) bool { return name == "scan" || name == "keys" || name == "randomkey" }
+// listsKeys reports whether a command's reply is a list of keys, or of channels.
+func listsKeys(name string) bool {
+	return name == "scan" || name == "keys" || name == "randomkey" || name == "pubsub|channels"
+}
 
 // nothing asks for what nobody writes, and gets the null of the client's protocol.
 var nothing = resp.AppendCommandStrings(nil, "GET", tokenstore.Prefix)
@@ -57,19 +59,94 @@ func unlisted(name string, frame []byte) []byte {
 
 // list passes a command whose reply lists keys, and leaves the reserved ones out.
 func (c *client) list(name string, req resp.Request) error {
-	for range randomTries {
-		x, err := c.sync(req.Raw, false)
+	if name == "randomkey" {
+		frame, err := c.randomKey()
 		if err != nil {
 			return err
 		}
-		frame := x.Frame(0)
-		if name != "randomkey" {
-			return c.local(unlisted(name, frame))
+		return c.local(frame)
+	}
+	x, err := c.sync(req.Raw, false)
+	if err != nil {
+		return err
+	}
+	return c.local(unlisted(name, x.Frame(0)))
+}
+
+// randomKey asks Redis for a key until it is not a reserved one.
+func (c *client) randomKey() ([]byte, error) {
+	question := resp.AppendCommandStrings(nil, "RANDOMKEY")
+	for range randomTries {
+		x, err := c.sync(question, false)
+		if err != nil {
+			return nil, err
 		}
+		frame := x.Frame(0)
 		if v, _, err := resp.ParseValue(frame); err != nil || !isReserved(v.Str) {
-			return c.local(frame)
+			return frame, nil
 		}
 	}
-	_, err := c.sync(nothing, true)
-	return err
+	x, err := c.sync(nothing, false)
+	return x.Frame(0), err
+}
+
+// listing is a queued command whose reply lists keys.
+type listing struct {
+	name string
+	at   int // among the queued commands
+}
+
+// queue notes a command that Redis queues.
+func (s *state) queue(name string) {
+	switch name {
+	case "multi", "watch", "exec", "discard", "quit", "reset":
+		return // carried out at once
+	}
+	if listsKeys(name) {
+		s.listings = append(s.listings, listing{name, s.queued})
+	}
+	s.queued++
+}
+
+// unlistedExec returns an EXEC's reply without the reserved keys in the lists among its elements.
+func (c *client) unlistedExec(frame []byte, t *state) ([]byte, error) {
+	count, null, pos, ok := resp.ArrayHeader(frame)
+	if !ok || null || int(count) != t.queued {
+		return frame, nil
+	}
+	frame = bytes.Clone(frame) // asking for another key uses the exchange again
+	out := append([]byte(nil), frame[:pos]...)
+	listings := t.listings
+	for at := 0; pos < len(frame); {
+		var f resp.Framer
+		n, _, err := f.Scan(frame[pos:])
+		if err != nil {
+			return nil, err
+		}
+		element := frame[pos : pos+n]
+		pos += n
+		switch {
+		case element[0] == '>' && !t.queuedSubscribe: // sent meanwhile
+			out = append(out, element...)
+			continue
+		case len(listings) > 0 && listings[0].at == at:
+			if element, err = c.unlistedElement(listings[0].name, element); err != nil {
+				return nil, err
+			}
+			listings = listings[1:]
+		}
+		out = append(out, element...)
+		at++
+	}
+	return out, nil
+}
+
+func (c *client) unlistedElement(name string, element []byte) ([]byte, error) {
+	if name != "randomkey" {
+		return unlisted(name, element), nil
+	}
+	if v, _, err := resp.ParseValue(element); err != nil || !isReserved(v.Str) {
+		return element, nil
+	}
+	return c.randomKey()
 }

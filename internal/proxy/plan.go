@@ -35,6 +35,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	if cmd == nil {
 		return p, c.unknown(args)
 	}
+	if (cmd.Name == "publish" || cmd.Name == "spublish") && len(args) > 1 && isReserved(args[1]) {
+		return p, reserved(args[1])
+	}
 	keys, complete := cmd.Keys(c.keys[:0], args)
 	c.keys = keys
 	if !complete && c.mentions(args) {

@@ -29,6 +29,9 @@ type state struct {
 	tracking        bool // it is sent invalidations
 	replica         bool // SYNC: what comes is no RESP any more
 	protocol        int  // of a HELLO queued in the transaction, or 0
+
+	queued   int       // commands in the transaction
+	listings []listing // those that list keys
 }
 
 func newState(db int) state { return state{db: db, proto: 2, selected: -1} }
@@ -36,6 +39,7 @@ func newState(db int) state { return state{db: db, proto: 2, selected: -1} }
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {
 	s.multi, s.refused, s.watching, s.selected, s.protocol, s.queuedSubscribe = false, false, false, -1, 0, false
+	s.queued, s.listings = 0, nil
 }
 
 // exec ends a transaction. One in which a command was refused must not be carried out.
@@ -49,14 +53,15 @@ func (c *client) exec(req resp.Request) error {
 			return err
 		}
 		return c.local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
-	case t.selected >= 0, t.protocol > 0, t.queuedSubscribe:
+	case t.selected >= 0, t.protocol > 0, t.queuedSubscribe, len(t.listings) > 0:
 		return c.execSwitch(req, t)
 	}
 	c.up.Pass(req.Raw, 1)
 	return nil
 }
 
-// execSwitch executes a transaction that may change what the guard must know of the connection.
+// execSwitch executes a transaction that may change what the guard must know of the connection, or
+// lists keys.
 func (c *client) execSwitch(req resp.Request, t state) error {
 	x := c.exchange
 	x.Reset(1, -1, false, nil)
@@ -82,7 +87,11 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 			c.state.proto = t.protocol
 		}
 	}
-	return c.local(x.Frame(0))
+	frame, err := c.unlistedExec(x.Frame(0), &t)
+	if err != nil {
+		return err
+	}
+	return c.local(frame)
 }
 
 // selectDB notes which database the connection is in, since locks are per database.
