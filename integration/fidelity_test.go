@@ -678,8 +678,6 @@ func TestCommandsThatCannotBeGuardedAreRefused(t *testing.T) {
 		{"this Redis does not know it, but another may, and it names a guarded key", `
 			NONSENSE ctx:l
 			STRALGO LCS KEYS ctx:l ctx:l`},
-		{"nobody can tell the keys of a call that is malformed", `
-			ZUNIONSTORE ctx:z 2 ctx:l`},
 		{"it reads keys that only values name", `
 			SORT ctx:l BY weight_* GET object_*
 			SORT ctx:l BY weight_* STORE ctx:sorted`},

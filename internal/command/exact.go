@@ -1,11 +1,26 @@
 package command
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // walk reads the keys of a call as the server's own parser does, for a command
 // whose specs cannot. An option it does not know makes the call incomplete: a
 // newer server may know it.
 type walk func(dst []Key, args [][]byte, c *Command) (keys []Key, complete bool)
+
+// Derives reports whether a call whose keys can't be told may touch keys that are not among its
+// arguments: SORT with a pattern makes them from values, and nobody knows what a module does.
+func (c *Command) Derives(args [][]byte) bool {
+	if c.Is(FlagModule) {
+		return true
+	}
+	if c.Name != "sort" && c.Name != "sort_ro" {
+		return false
+	}
+	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.IndexByte(a, '*') >= 0 })
+}
 
 // exactly returns the walk of the command of that name, or nil. These are the
 // commands whose specs, in the server's own table, are unknown, incomplete,

@@ -42,10 +42,15 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	c.keys = keys
 	if !complete && c.mentions(args) {
 		asked, err := c.srv.commands.keys(args)
-		if err != nil {
+		switch {
+		case err == nil:
+			keys = asked
+		case cmd.Derives(args):
 			return p, &deniedError{fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
+		default: // it is malformed, or newer than this proxy: whatever may be a key counts as one
+			keys = c.mentioned(keys[:0], args)
+			c.keys = keys
 		}
-		keys = asked
 	}
 	_, look := looks[cmd.Name]
 	for _, key := range keys {
@@ -146,6 +151,16 @@ func (c *client) unknown(args [][]byte) error {
 		return &deniedError{fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0]))}
 	}
 	return nil
+}
+
+// mentioned appends the arguments that are guarded or reserved keys, if they are keys, as written.
+func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
+	for i := 1; i < len(args); i++ {
+		if c.mentions(args[i-1 : i+1]) {
+			dst = append(dst, command.Key{Index: i, Access: command.Write})
+		}
+	}
+	return dst
 }
 
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
