@@ -200,6 +200,9 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if _, ok := sticky[name]; ok || cmd == nil {
 		c.state.alone = true
 	}
+	if name == "auth" {
+		c.state.unsure = true
+	}
 	if shared, err := c.share(cmd, req.Raw); shared || err != nil {
 		return err
 	}

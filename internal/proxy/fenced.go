@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"errors"
+
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -44,4 +46,21 @@ func (c *client) standing(s *lock.Sequence, b tokenstore.Begin, record []byte) {
 	if t, err := c.srv.store.ParseVerify(record); err == nil && b.Granted && t.Grant == b.Grant {
 		c.watched.sequence, c.watched.grant = s, b.Grant
 	}
+}
+
+// errEscaped says that the client's right to WATCH or MULTI has just been taken away.
+var errEscaped = errors.New("the store did not let the client WATCH or MULTI, and carried its command out by itself")
+
+// escaped reports a write that was applied though its fence was not there: rights that were proved
+// can be taken away.
+func (c *client) escaped() error {
+	x, b := c.exchange, c.commit.block
+	command := x.Frame(b.Command)
+	switch {
+	case len(command) > 0 && !isError(command) && string(command) != "+QUEUED\r\n",
+		x.Opened && b.Checks > 0 && isError(x.Frame(0)) && !c.decideWrite(0):
+		c.state.unsure = true
+		return errEscaped
+	}
+	return nil
 }

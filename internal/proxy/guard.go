@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -17,6 +19,14 @@ func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, 
 	if err := c.link(); err != nil {
 		return &downError{p.sessions(), err}
 	}
+	if c.state.unsure {
+		switch refusal, err := c.prove(); {
+		case refusal != nil:
+			return c.local(refusal)
+		case err != nil && (p.writes || errors.Is(err, upstream.ErrLost)): // a read is refused together with its begin
+			return &downError{p.sessions(), err}
+		}
+	}
 	start := time.Now()
 	for i := range p.parts {
 		if err := c.turn(&p.parts[i], start); err != nil {
@@ -30,6 +40,35 @@ func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, 
 		giveUp(p.parts)
 	}
 	return err
+}
+
+// probe is what a block stands on. It leaves nothing behind.
+var probe = append(resp.AppendCommandStrings(nil, "WATCH", tokenstore.Prefix), "*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nEXEC\r\n"...)
+
+// prove makes sure that Redis lets the client WATCH, MULTI and EXEC: without the first a stale write
+// would be applied, without the second the command in a block would be carried out by itself. Its user
+// may lack the right; refusal is what Redis says to one who has not logged in.
+func (c *client) prove() (refusal []byte, err error) {
+	c.watched.gone()
+	x := c.exchange
+	x.Reset(3, -1, false, nil)
+	if err := c.roundTrip(x, probe); err != nil {
+		return nil, err
+	}
+	for i := range x.Frames {
+		switch f := x.Frame(i); {
+		case !isError(f):
+		case bytes.HasPrefix(f, []byte("-NOAUTH ")):
+			return f, nil
+		default:
+			if i == x.Frames-1 { // a MULTI that can't be ended
+				c.up.Drop([]byte("*1\r\n$7\r\nDISCARD\r\n"), 1)
+			}
+			return nil, &tokenstore.StoreError{Reply: string(f[1 : len(f)-2])}
+		}
+	}
+	c.state.unsure = false
+	return nil, nil
 }
 
 // turn waits for the client's turn on a sequence: other connections of the same owner may be

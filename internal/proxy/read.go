@@ -123,7 +123,9 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 	if watch {
 		// The answers are taken in order: begin first, so that a later look at the record counts.
 		b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[0].frame))
-		c.standing(p.parts[0].sequence, b, c.exchange.Frame(verified))
+		if !isError(c.exchange.Frame(verified - 1)) {
+			c.standing(p.parts[0].sequence, b, c.exchange.Frame(verified))
+		}
 	}
 	return nil
 }

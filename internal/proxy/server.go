@@ -61,6 +61,11 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("learn the upstream's commands: %w", err)
 	}
 	s.commands = commands{table, o.Store}
+	if !o.Rules.Empty() {
+		if err := o.Store.Allowed(ctx); err != nil {
+			return nil, fmt.Errorf("the upstream does not let the proxy's user guard: %w", err)
+		}
+	}
 	return s, nil
 }
 

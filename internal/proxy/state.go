@@ -18,6 +18,7 @@ type state struct {
 	watching bool     // the client has keys under WATCH
 	proto    int      // 2 or 3
 	alone    bool     // keeps to an upstream connection of its own
+	unsure   bool     // it has logged in or out, and may not have the rights that the fence needs
 	known    bool     // the id of its upstream connection is known, or who ended it may be
 	info     [][]byte // CLIENT SETINFO, as it came
 	quiet    quiet    // CLIENT REPLY
@@ -156,13 +157,17 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.state = newState(0)
 		c.state.alone = true // RESET has logged it out
 		c.state.info = info
+		c.state.unsure = true
 		c.watched.gone()
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
 		c.state.proto = proto
 		for i, a := range req.Args {
-			c.state.alone = c.state.alone || bytes.EqualFold(a, []byte("AUTH"))
+			if bytes.EqualFold(a, []byte("AUTH")) {
+				c.state.alone = true
+				c.state.unsure = true
+			}
 			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
 				c.state.name = string(req.Args[i+1])
 			}

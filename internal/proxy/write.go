@@ -37,6 +37,10 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 		if err := c.sendWrite(p, req); err != nil {
 			return &unknownError{p.sessions(), err}
 		}
+		if err := c.escaped(); err != nil {
+			c.srv.log.Error("the store applied a write without its fence", "sessions", p.sessions(), "error", err)
+			return &unknownError{p.sessions(), err}
+		}
 		if c.exchange.Opened && c.decideWrite(0) {
 			c.settled(p, sent)
 			return nil

@@ -93,6 +93,19 @@ func (s *Store) Load(ctx context.Context) error {
 	return nil
 }
 
+// Allowed makes sure that the store lets the proxy's user WATCH, MULTI and EXEC, on which each commit
+// stands: without them its command would be carried out by itself.
+func (s *Store) Allowed(ctx context.Context) error {
+	conn := s.Client(0).Conn()
+	defer conn.Close()
+	for _, command := range [][]any{{"WATCH", Prefix}, {"MULTI"}, {"EXEC"}} {
+		if err := conn.Do(ctx, command...).Err(); err != nil {
+			return fmt.Errorf("%v: %w", command[0], err)
+		}
+	}
+	return nil
+}
+
 // saw raises the floor below which no grant is issued.
 func (s *Store) saw(grant uint64) {
 	for {
