@@ -22,8 +22,16 @@ func TestAClientIsCarriedOver(t *testing.T) {
 		"that wrote its session": {before: [][]string{{"GET", "ctx:s"}, {"SET", "ctx:s", "v"}}},
 		"that wrote blindly":     {before: [][]string{{"SET", "ctx:s", "v"}}},
 		"that has ended what can't be said again": {before: [][]string{
-			{"WATCH", "free"}, {"MULTI"}, {"SET", "free", "v"}, {"EXEC"}, {"WATCH", "free"}, {"UNWATCH"},
-			{"SUBSCRIBE", "a"}, {"UNSUBSCRIBE", "a"}, {"CLIENT", "REPLY", "ON"}, {"BLPOP", "none", "0.001"},
+			{"WATCH", "free"},
+			{"MULTI"},
+			{"SET", "free", "v"},
+			{"EXEC"},
+			{"WATCH", "free"},
+			{"UNWATCH"},
+			{"SUBSCRIBE", "a"},
+			{"UNSUBSCRIBE", "a"},
+			{"CLIENT", "REPLY", "ON"},
+			{"BLPOP", "none", "0.001"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

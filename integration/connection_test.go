@@ -92,8 +92,11 @@ func TestABlockedClientWaitsForRedisAlone(t *testing.T) {
 	}{
 		{[]string{"BLMOVE", "jobs", "done", "LEFT", "LEFT", "0"}, []any{"RPUSH", "jobs", "j"}, "j"},
 		{[]string{"BZPOPMIN", "queue", "0"}, []any{"ZADD", "queue", "1", "m"}, []any{"queue", "m", "1"}},
-		{[]string{"XREAD", "BLOCK", "0", "STREAMS", "events", "0"}, []any{"XADD", "events", "1-1", "f", "v"},
-			[]any{[]any{"events", []any{[]any{"1-1", []any{"f", "v"}}}}}},
+		{
+			[]string{"XREAD", "BLOCK", "0", "STREAMS", "events", "0"},
+			[]any{"XADD", "events", "1-1", "f", "v"},
+			[]any{[]any{"events", []any{[]any{"1-1", []any{"f", "v"}}}}},
+		},
 		{[]string{"WAIT", "1", "0"}, nil, int64(0)},
 	} {
 		client, _ := connect(t, c.blocks[0], proxy.Addr)

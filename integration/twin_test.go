@@ -135,10 +135,10 @@ func (w *twins) pipelined(t *testing.T, protocol, script string, pieces bool) {
 // one plays a script of one person in all ways.
 func (w *twins) one(t *testing.T, protocol, script string) {
 	t.Helper()
-	clear := func() { empty(t, w.straight); empty(t, w.behind) }
-	t.Run("RESP"+protocol+" one by one", func(t *testing.T) { clear(); w.plays(t, protocol, script) })
-	t.Run("RESP"+protocol+" pipelined", func(t *testing.T) { clear(); w.pipelined(t, protocol, script, false) })
-	t.Run("RESP"+protocol+" in pieces", func(t *testing.T) { clear(); w.pipelined(t, protocol, script, true) })
+	anew := func() { empty(t, w.straight); empty(t, w.behind) }
+	t.Run("RESP"+protocol+" one by one", func(t *testing.T) { anew(); w.plays(t, protocol, script) })
+	t.Run("RESP"+protocol+" pipelined", func(t *testing.T) { anew(); w.pipelined(t, protocol, script, false) })
+	t.Run("RESP"+protocol+" in pieces", func(t *testing.T) { anew(); w.pipelined(t, protocol, script, true) })
 }
 
 var (
