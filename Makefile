@@ -56,9 +56,18 @@ conformance: ## Run Redis's own tests through the proxy; MODES="straight guarded
 conformance-short: ## Run some of Redis's own tests through the proxy
 	@scripts/conformance.sh --short unguarded
 
+# Everybody has a turn in each round. 5 rounds take some 7 minutes, a look takes ROUNDS=1, figures to publish
+# ROUNDS=15. BENCH is a pattern as in BENCH=Cycle or BENCH='Pass/value=256/conns=50'; a plot is drawn when
+# all of Pass was run, and PLOT= draws none. See integration/bench/doc.go.
+ROUNDS ?= 5
+BENCH  ?= .
+PLOT   ?= $(CURDIR)/docs/bench.svg
+
 .PHONY: bench
-bench: deps ## Run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchtime 7x ./integration/bench
+bench: export PATH := $(CURDIR)/.bin:$(PATH):/usr/sbin
+bench: ## Compare with other proxies and locks; ROUNDS=1 is quick, 15 is thorough
+	@scripts/install-deps.sh haproxy=haproxy nutcracker=nutcracker
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(ROUNDS)x -timeout 0 ./integration/bench -plot '$(PLOT)'
 
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities

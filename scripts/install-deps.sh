@@ -28,18 +28,20 @@ as_root() {
 	if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# The tests start servers of their own. Where the package brings a service along, it
+# The tests start servers of their own. Where a package brings a service of its name along, it
 # is stopped and does not start at boot; one that was there before stays as it is.
 retire_service() {
 	if [ -d /run/systemd/system ]; then
-		as_root systemctl disable --now redis-server || true
+		as_root systemctl disable --now "$1" || true
 	else
-		as_root service redis-server stop || true
-		as_root update-rc.d redis-server disable || true
+		as_root service "$1" stop || true
+		as_root update-rc.d "$1" disable || true
 	fi >/dev/null 2>&1
 }
 
 echo "Installing ${missing[*]}"
 as_root apt-get update -qq
 as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
-case " ${missing[*]} " in *" redis-server "*) retire_service ;; esac
+for package in "${missing[@]}"; do
+	case $package in redis-server | haproxy | nutcracker) retire_service "$package" ;; esac
+done

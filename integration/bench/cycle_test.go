@@ -28,7 +28,7 @@ const (
 
 func BenchmarkCycle(b *testing.B) {
 	results := table{title: "Read-modify-write cycles, GET and SET of 1 KiB"}
-	results.add("to Redis", "clients", "by", "cycles/s", "x bare", "x redsync", "p99 ms", "longest ms", "lost", "gave up", "proxy CPU", "Redis CPU")
+	results.add("to Redis", "clients", "by", "cycles/s", "x bare", "x redsync", "x redislock", "p99 ms", "longest ms", "lost", "gave up", "proxy CPU", "Redis CPU")
 	for _, rtt := range []time.Duration{0, time.Millisecond} {
 		for _, clients := range []int{1, 8} {
 			b.Run(fmt.Sprintf("rtt=%v/clients=%d", rtt, clients), func(b *testing.B) {
@@ -74,7 +74,7 @@ func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
 	}
 
 	direct := server.Client()
-	bare, redsync := rateOf(contestants, bareName), rateOf(contestants, redsyncName)
+	bare, redsync, redislock := rateOf(contestants, bareName), rateOf(contestants, redsyncName), rateOf(contestants, redislockName)
 	for _, c := range contestants {
 		n, err := count(ctx, direct, c.key)
 		if err != nil {
@@ -85,14 +85,15 @@ func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
 			b.Errorf("%s: %d cycles were acknowledged, %d are in the value", c.name, c.acked, n)
 		}
 		p99 := percentile(c.took, 99)
-		xBare, xRedsync := c.rate.over(bare).median(), c.rate.over(redsync).median()
-		results.add(fmt.Sprintf("%.2f ms", distance.Seconds()*1000), clients, c.name, c.rate.median(), xBare, xRedsync, p99, slices.Max(c.took),
+		xBare, xRedsync, xRedislock := c.rate.over(bare).median(), c.rate.over(redsync).median(), c.rate.over(redislock).median()
+		results.add(fmt.Sprintf("%.2f ms", distance.Seconds()*1000), clients, c.name, c.rate.median(), xBare, xRedsync, xRedislock, p99, slices.Max(c.took),
 			fmt.Sprintf("%d of %d", lost, c.acked), c.gaveUp, c.proxy.median(), c.redis.median())
 		b.Run("by="+c.name, func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 			b.ReportMetric(c.rate.median(), "cycles/s")
 			b.ReportMetric(xBare, "x_bare")
 			b.ReportMetric(xRedsync, "x_redsync")
+			b.ReportMetric(xRedislock, "x_redislock")
 			b.ReportMetric(p99.Seconds()*1000, "p99-ms")
 			b.ReportMetric(float64(lost), "lost")
 		})

@@ -5,8 +5,8 @@
 //
 // # Rounds
 //
-// An operation of these benchmarks is a round: everybody in the comparison has one turn, every
-// other round in reverse order. -benchtime says how many rounds there are. A figure is the
+// An operation of these benchmarks is a round: everybody in the comparison has one turn, and the
+// order changes from round to round. -benchtime says how many rounds there are. A figure is the
 // median of its rounds, and a ratio is the median of the ratios within each round, so that
 // what else the machine does meanwhile falls on all alike. Believe the ratios; the absolute
 // figures are those of one machine that runs clients, proxy, network and Redis together.
@@ -39,8 +39,22 @@
 //
 // # Passing through
 //
-// BenchmarkPass is unguarded GET and SET of 256 bytes through the proxy, over the same straight at Redis,
-// by redis-benchmark.
+// BenchmarkPass is unguarded SET and GET by redis-benchmark: few and many connections, with and without
+// a pipeline, small and large values (load.go). One Redis serves all of these, each with its
+// defaults (peer.go):
+//
+//	direct        redis-benchmark straight at Redis
+//	haproxy       mode tcp: passes bytes on and knows nothing of Redis
+//	twemproxy     Debian's nutcracker: shares one connection to Redis
+//	predixy       likewise, if there is a predixy on the PATH or in .bin
+//	fence-proxy   with a rule that guards other keys
+//
+// predixy comes as source, https://github.com/joyieldInc/predixy; with a compiler of today:
+// make CXX='g++ -include ctime'.
+//
+// "x direct" and "x twemproxy" are ratios of requests per second. "p50" is from request to reply
+// for a lone client, and "added" what it has more than a client straight at Redis. A slice has the same
+// number of requests for all.
 //
 // # CPU
 //

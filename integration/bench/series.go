@@ -34,6 +34,24 @@ func (s series) over(base series) series {
 	return ratios
 }
 
+// plus adds another series of the same rounds, round by round.
+func (s series) plus(other series) series {
+	return s.with(other, func(a, b float64) float64 { return a + b })
+}
+
+// minus is plus with the other series negative.
+func (s series) minus(other series) series {
+	return s.with(other, func(a, b float64) float64 { return a - b })
+}
+
+func (s series) with(other series, combine func(a, b float64) float64) series {
+	combined := make(series, min(len(s), len(other)))
+	for round := range combined {
+		combined[round] = combine(s[round], other[round])
+	}
+	return combined
+}
+
 // percentile is the smallest of values that at least p percent of them do not exceed, or zero of
 // none. It sorts values.
 func percentile[T cmp.Ordered](values []T, p float64) (least T) {

@@ -43,6 +43,19 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	}
 }
 
+func TestSumsAndDifferencesAreTakenWithinARound(t *testing.T) {
+	a, b := series{1, 20, 300}, series{4, 5, 6}
+	if got, want := a.plus(b), (series{5, 25, 306}); !slices.Equal(got, want) {
+		t.Errorf("%v plus %v = %v, want %v", a, b, got, want)
+	}
+	if got, want := a.minus(b), (series{-3, 15, 294}); !slices.Equal(got, want) {
+		t.Errorf("%v minus %v = %v, want %v", a, b, got, want)
+	}
+	if got, want := a.plus(series{1}), (series{2}); !slices.Equal(got, want) {
+		t.Errorf("the common rounds are %v, want %v", got, want)
+	}
+}
+
 func TestPercentile(t *testing.T) {
 	hundred := make([]int, 100)
 	for i := range hundred {

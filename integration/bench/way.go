@@ -28,15 +28,16 @@ type way struct {
 }
 
 const (
-	bareName    = "bare"
-	redsyncName = "redsync"
+	bareName      = "bare"
+	redsyncName   = "redsync"
+	redislockName = "redislock"
 )
 
 var ways = []way{
 	{name: bareName, guard: unguarded},
-	{name: "fence-proxy", proxied: true, lossless: true, guard: fenced},
+	{name: fenceName, proxied: true, lossless: true, guard: fenced},
 	{name: redsyncName, lossless: true, guard: redsyncLocked},
-	{name: "redislock", lossless: true, guard: redislockLocked},
+	{name: redislockName, lossless: true, guard: redislockLocked},
 }
 
 func unguarded(*redis.Client, string) guard {
