@@ -39,6 +39,7 @@ func TestAClientThatWaitsOrListensIsClosedWithItsUpstream(t *testing.T) {
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	for name, commands := range map[string][][]string{
 		"that waits for a reply":    {{"GET", "ctx:s"}},
+		"that quits":                {{"GET", "ctx:s"}},
 		"that is told of what ends": {{"CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "free:"}, {"GET", "ctx:s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,10 +51,15 @@ func TestAClientThatWaitsOrListensIsClosedWithItsUpstream(t *testing.T) {
 			for _, command := range commands {
 				conn.Do(command...)
 			}
-			if name == "that waits for a reply" {
+			switch name {
+			case "that waits for a reply":
 				client.sends("BLPOP", "free", "0")
+				kill(t, server.Client(), "lonely")
+			case "that quits":
+				client.does("OK", "QUIT") // Redis ends the upstream connection by itself
+			default:
+				kill(t, server.Client(), "lonely")
 			}
-			kill(t, server.Client(), "lonely")
 			conn.ExpectClosed()
 		})
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -190,12 +191,17 @@ func (c *client) handle(req resp.Request) error {
 	}
 }
 
+var quit = []byte("quit")
+
 // pass sends an unguarded command as it came. Those that change what the guard must know of the
 // connection are waited for.
 func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	name := ""
-	if cmd != nil {
+	switch {
+	case cmd != nil:
 		name = cmd.Name
+	case bytes.EqualFold(req.Args[0], quit):
+		name = "quit" // which Redis knows without its table
 	}
 	if _, ok := sticky[name]; ok || cmd == nil {
 		c.state.alone = true
