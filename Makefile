@@ -15,6 +15,8 @@ TIMEOUT             ?= 5m
 INTEGRATION_TIMEOUT ?= 20m
 # How long fuzz-short spends on each fuzz test.
 FUZZTIME            ?= 10s
+# How long soak keeps the proxy busy.
+DURATION            ?= 10m
 
 # Packages with tests of their own behind the integration tag.
 INTEGRATION = $(shell grep -rlE --include='*_test.go' '^//go:build.*\bintegration\b' . | xargs -r -n1 dirname | sort -u)
@@ -46,6 +48,10 @@ race: deps ## Run the unit tests with the race detector
 .PHONY: integration
 integration: deps ## Run the integration tests with the race detector
 	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
+
+.PHONY: soak
+soak: deps ## Load the proxy for DURATION (10m) and see whether heap and goroutines stay flat
+	$(GO) test -tags integration -count=1 -timeout 0 -v ./integration/soak -duration $(DURATION)
 
 # Redis's own test suite; see the head of the script for what MODES there are.
 .PHONY: conformance

@@ -3,6 +3,7 @@ package harness
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -24,12 +25,23 @@ type RawConn struct {
 // closed when the test ends.
 func Dial(tb testing.TB, addr string) *RawConn {
 	tb.Helper()
+	c, err := Connect(addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = c.Close() })
+	c.tb = tb
+	return c
+}
+
+// Connect is Dial for other goroutines than the test's: it returns the error, and the caller
+// closes the connection. Only methods that return an error may be called.
+func Connect(addr string) (*RawConn, error) {
 	conn, err := dial(addr)
 	if err != nil {
-		tb.Fatalf("connect: %v", err)
+		return nil, fmt.Errorf("connect: %w", err)
 	}
-	tb.Cleanup(func() { _ = conn.Close() })
-	return &RawConn{Conn: conn, tb: tb, in: bufio.NewReader(conn)}
+	return &RawConn{Conn: conn, in: bufio.NewReader(conn)}, nil
 }
 
 // Send writes the text as it is.
@@ -91,7 +103,8 @@ func (c *RawConn) ExpectSilence(d time.Duration) {
 	}
 }
 
-// Reset closes the connection as a crash does: the other side gets a TCP reset.
+// Reset closes the connection as a crash does: the other side gets a TCP reset. Any goroutine
+// may call it.
 func (c *RawConn) Reset() {
 	if conn, ok := c.Conn.(*net.TCPConn); ok {
 		_ = conn.SetLinger(0)

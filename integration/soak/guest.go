@@ -1,0 +1,159 @@
+//go:build integration
+
+package soak
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// house is what all guests share.
+type house struct {
+	addr     string
+	leaving  atomic.Bool  // a spell ends: stop as soon as it suits
+	commands atomic.Int64 // that were answered
+	sessions atomic.Int64 // that were new
+}
+
+// guest is one client connection, of one goroutine.
+type guest struct {
+	*harness.RawConn
+	*rand.Rand
+
+	house   *house
+	friends []*guest // that came along
+	gone    bool     // said all it will say
+}
+
+func (h *house) welcome(r *rand.Rand) (*guest, error) {
+	conn, err := harness.Connect(h.addr)
+	if err != nil {
+		return nil, err
+	}
+	return &guest{RawConn: conn, Rand: r, house: h}, nil
+}
+
+// bring welcomes another guest, of the same goroutine, that leaves with this one.
+func (g *guest) bring() (*guest, error) {
+	friend, err := g.house.welcome(g.Rand)
+	if err == nil {
+		g.friends = append(g.friends, friend)
+	}
+	return friend, err
+}
+
+// send writes commands without waiting for their replies.
+func (g *guest) send(commands ...[]string) error {
+	var text strings.Builder
+	for _, command := range commands {
+		text.WriteString(harness.Encode(command...))
+	}
+	return g.write(text.String())
+}
+
+func (g *guest) write(text string) error {
+	_, err := g.Write([]byte(text))
+	return err
+}
+
+// hear reads n replies. An error reply is an error, unless it says that somebody else has
+// the session.
+func (g *guest) hear(n int) error {
+	for range n {
+		raw, err := g.Read()
+		if err != nil {
+			return fmt.Errorf("read a reply: %w", err)
+		}
+		if raw[0] == '-' && !strings.HasPrefix(string(raw), "-LOCKED ") && !strings.HasPrefix(string(raw), "-FENCED ") {
+			return fmt.Errorf("unexpected %.200q", raw)
+		}
+		g.house.commands.Add(1)
+	}
+	return nil
+}
+
+// talk sends commands at once and reads their replies. A pipeline must fit into what
+// the sockets hold.
+func (g *guest) talk(commands ...[]string) error {
+	if err := g.send(commands...); err != nil {
+		return err
+	}
+	return g.hear(len(commands))
+}
+
+// stay repeats what a guest does n times, or until all leave.
+func (g *guest) stay(n int, do func() error) error {
+	for range n {
+		if g.house.leaving.Load() {
+			return nil
+		}
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave goes in one of the ways in which clients go, if it did not go before. Closing the
+// connection without a word is left to the caller.
+func (g *guest) leave() error {
+	switch {
+	case g.gone:
+	case g.IntN(3) == 0:
+		return g.quit()
+	case g.IntN(2) == 0:
+		g.vanish()
+	}
+	return nil
+}
+
+// quit waits until the other side has closed the connection.
+func (g *guest) quit() error {
+	if err := g.send([]string{"QUIT"}); err != nil {
+		return err
+	}
+	var last []byte
+	for { // pushes may come before
+		raw, err := g.Read()
+		switch {
+		case errors.Is(err, io.EOF) && string(last) == "+OK\r\n":
+			return nil
+		case err != nil:
+			return fmt.Errorf("quit: %w after %q", err, last)
+		}
+		last = raw
+	}
+}
+
+// vanish leaves as a client that crashes.
+func (g *guest) vanish() {
+	g.gone = true
+	g.Reset()
+}
+
+// plain is a key that no rule guards.
+func (g *guest) plain() string { return fmt.Sprint("plain:", g.IntN(1000)) }
+
+// wanted is a guarded key that many want.
+func (g *guest) wanted() string { return fmt.Sprint("ctx:wanted:", g.IntN(6)) }
+
+// fresh is a guarded key whose session nobody has used yet.
+func (g *guest) fresh() string { return fmt.Sprint("ctx:fresh:", g.house.sessions.Add(1)) }
+
+// value is mostly small.
+func (g *guest) value() string {
+	size := 1 + g.IntN(300)
+	if g.IntN(50) == 0 {
+		size = 20 << 10
+	}
+	return strings.Repeat("v", size)
+}
+
+// set writes a key that is gone some time later.
+func (g *guest) set(key string) []string { return []string{"SET", key, g.value(), "EX", "20"} }
