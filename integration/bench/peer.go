@@ -15,10 +15,10 @@ import (
 type peer struct {
 	name     string
 	program  string
-	from     string                                          // where to get the program
-	optional bool                                            // left out if the program is not there
-	config   string                                          // LISTEN and UPSTREAM stand for addresses
-	args     func(tb testing.TB, configFile string) []string // that keep it in the foreground
+	from     string   // where to get the program
+	optional bool     // left out if the program is not there
+	config   string   // LISTEN and UPSTREAM stand for addresses
+	args     []string // that keep it in the foreground; CONFIG stands for a file, PORT for a free port
 }
 
 const twemproxyName = "twemproxy"
@@ -36,7 +36,7 @@ listen redis
   bind LISTEN
   server redis UPSTREAM
 `,
-		args: func(_ testing.TB, configFile string) []string { return []string{"-db", "-f", configFile} },
+		args: []string{"-db", "-f", "CONFIG"},
 	},
 	{
 		name: twemproxyName, program: "nutcracker", from: "apt-get install nutcracker",
@@ -49,10 +49,7 @@ redis:
   servers:
     - UPSTREAM:1
 `,
-		args: func(tb testing.TB, configFile string) []string {
-			statistics := strconv.Itoa(harness.FreePort(tb))
-			return []string{"-c", configFile, "-a", "127.0.0.1", "-s", statistics}
-		},
+		args: []string{"-c", "CONFIG", "-a", "127.0.0.1", "-s", "PORT"}, // where it serves statistics
 	},
 	{
 		name: "predixy", program: "predixy", from: "https://github.com/joyieldInc/predixy", optional: true,
@@ -72,12 +69,12 @@ StandaloneServerPool {
   }
 }
 `,
-		args: func(_ testing.TB, configFile string) []string { return []string{configFile} },
+		args: []string{"CONFIG"},
 	},
 }
 
-// start starts the peer in front of an upstream and returns where it listens; nil if it may be
-// left out and is not there.
+// start starts the peer in front of an upstream and returns where it listens. The process is nil if
+// the program is not there and may be left out.
 func (p *peer) start(tb testing.TB, upstream string) (process *harness.Process, addr string) {
 	tb.Helper()
 	program, err := exec.LookPath(p.program)
@@ -90,11 +87,14 @@ func (p *peer) start(tb testing.TB, upstream string) (process *harness.Process, 
 	addr = "127.0.0.1:" + strconv.Itoa(harness.FreePort(tb))
 	dir := tb.TempDir()
 	configFile := filepath.Join(dir, p.program+".conf")
-	text := strings.NewReplacer("LISTEN", addr, "UPSTREAM", upstream).Replace(p.config)
-	if err := os.WriteFile(configFile, []byte(text), 0o600); err != nil {
+	fill := strings.NewReplacer("LISTEN", addr, "UPSTREAM", upstream, "CONFIG", configFile, "PORT", strconv.Itoa(harness.FreePort(tb)))
+	if err := os.WriteFile(configFile, []byte(fill.Replace(p.config)), 0o600); err != nil {
 		tb.Fatalf("%s: write the configuration: %v", p.name, err)
 	}
-	cmd := exec.Command(program, p.args(tb, configFile)...)
+	cmd := exec.Command(program)
 	cmd.Dir = dir
+	for _, arg := range p.args {
+		cmd.Args = append(cmd.Args, fill.Replace(arg))
+	}
 	return harness.StartServer(tb, addr, cmd), addr
 }

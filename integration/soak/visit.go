@@ -274,8 +274,10 @@ func nonsense(g *guest) error {
 	if err := g.write([]string{"*1\r\n$-5\r\n", "*x\r\n", "*1\r\n:5\r\n"}[g.IntN(3)]); err != nil {
 		return err
 	}
-	if raw, err := g.Read(); err != nil || raw[0] != '-' {
-		return fmt.Errorf("got %q (%v), want an error", raw, err)
+	if raw, err := g.Read(); err != nil {
+		return err
+	} else if raw[0] != '-' {
+		return fmt.Errorf("got %q, want an error", raw)
 	}
 	if raw, err := g.Read(); err == nil {
 		return fmt.Errorf("got %q, want the end", raw)
