@@ -15,7 +15,7 @@
 //   - after every spell the goroutines must go back to as many as there were before the
 //     first guest came;
 //   - the heap after garbage collection, its median over the last third of the spells, must not
-//     exceed that over the first third by more than a margin of 1 MiB. Buffers and pools
+//     exceed that over the first third by more than a margin of 512 KiB. Buffers and pools
 //     that grow to their bound fit into that.
 //
 // For this to fail, something must be left behind for every guest or every session; the longer a soak is, the

@@ -32,7 +32,7 @@ const rules = `rules:
 const (
 	guests = 24 // at any time: enough that they share connections to Redis
 	mega   = 1 << 20
-	margin = mega
+	margin = mega / 2
 )
 
 // spellLength makes a dozen spells of a short soak, and no spell longer than is good for a trend.

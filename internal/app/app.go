@@ -28,6 +28,10 @@ import (
 // releaseTime bounds giving back holds at the end.
 const releaseTime = 2 * time.Second
 
+// ownBuffer is what the proxy's own connections have for either direction. Its commands are short,
+// and the library's default is eight times as much.
+const ownBuffer = 4 << 10
+
 // Proxy is a proxy that is ready to serve.
 type Proxy struct {
 	cfg      *config.Config
@@ -114,6 +118,7 @@ func (p *Proxy) options() (*redis.Options, error) {
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
 		DialTimeout: p.cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
 		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
+		ReadBufferSize:        ownBuffer, WriteBufferSize: ownBuffer,
 	}, nil
 }
 
