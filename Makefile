@@ -62,8 +62,8 @@ conformance: ## Run Redis's own tests through the proxy; MODES="straight guarded
 conformance-short: ## Run some of Redis's own tests through the proxy
 	@scripts/conformance.sh --short unguarded
 
-# Everybody has a turn in each round. 5 rounds take some 7 minutes, a look takes ROUNDS=1, figures to publish
-# ROUNDS=15. BENCH is a pattern as in BENCH=Cycle or BENCH=Pass/value=16384; a plot is drawn when
+# Everybody has a turn in each round. 5 rounds take some 6 minutes on an idle machine, a look takes ROUNDS=1, figures
+# to publish ROUNDS=15. BENCH is a pattern as in BENCH=Cycle or BENCH=Pass/value=16384; a plot is drawn when
 # all of Pass was run, and PLOT= draws none. See integration/bench/doc.go.
 ROUNDS ?= 5
 BENCH  ?= .

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -25,7 +26,11 @@ func BenchmarkPass(b *testing.B) {
 	if *plotFile == "" || len(done) < len(loads) {
 		return
 	}
-	if err := os.WriteFile(*plotFile, []byte(picture(done).svg()), 0o644); err != nil {
+	err := os.MkdirAll(filepath.Dir(*plotFile), 0o755)
+	if err == nil {
+		err = os.WriteFile(*plotFile, []byte(picture(done).svg()), 0o644)
+	}
+	if err != nil {
 		b.Errorf("draw the plot: %v", err)
 	}
 }
