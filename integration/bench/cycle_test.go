@@ -12,14 +12,6 @@ import (
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
-// Guarded are the keys of the cycle; redis-benchmark's are others.
-const rules = `
-rules:
-  - name: bench
-    prefix: "bench:"
-    mode: lock
-`
-
 // A turn must have room for cycles that wait for a lock several times.
 const (
 	aloneTurn     = 400 * time.Millisecond

@@ -11,6 +11,14 @@ const (
 	fenceName  = "fence-proxy"
 )
 
+// Guarded are the keys of the cycle; redis-benchmark's are others.
+const rules = `
+rules:
+  - name: bench
+    prefix: "bench:"
+    mode: lock
+`
+
 // runner is one way from redis-benchmark to Redis, and what was measured on it.
 type runner struct {
 	name     string
