@@ -13,10 +13,13 @@ VULNDB ?=
 # Limits on each package's tests.
 TIMEOUT             ?= 5m
 INTEGRATION_TIMEOUT ?= 20m
-# How long fuzz-short spends on each fuzz test.
+# How long fuzz and fuzz-short spend on each fuzz test, and how many random commands fuzz sends, from
+# which seed; empty makes up a new one.
 FUZZTIME            ?= 10s
 # How long soak keeps the proxy busy.
 DURATION            ?= 10m
+COMMANDS            ?= 1000000
+SEED                ?=
 
 # Packages with tests of their own behind the integration tag.
 INTEGRATION = $(shell grep -rlE --include='*_test.go' '^//go:build.*\bintegration\b' . | xargs -r -n1 dirname | sort -u)
@@ -85,6 +88,14 @@ lint: ## Check format, go.mod, style and known vulnerabilities
 .PHONY: fmt
 fmt: ## Format the code as lint wants it
 	$$(scripts/tool.sh $(GOLANGCI_LINT)) fmt
+
+.PHONY: fuzz
+fuzz: deps fuzz-commands fuzz-short ## Compare COMMANDS random commands with Redis; run each fuzz test for FUZZTIME
+
+.PHONY: fuzz-commands
+fuzz-commands: deps
+	$(GO) test -tags integration -count=1 -v -timeout 0 ./integration/fuzz \
+		-commands $(COMMANDS) -seed $(or $(SEED),$$(date +%s))
 
 # go test fuzzes one test of one package at a time.
 .PHONY: fuzz-short

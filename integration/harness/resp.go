@@ -43,6 +43,13 @@ func Decode(raw []byte) (any, error) {
 	return value, nil
 }
 
+// ReadReply reads the bytes of exactly one reply or push, with an attribute that comes before
+// it. With an error come the bytes before it.
+func ReadReply(in *bufio.Reader) ([]byte, error) {
+	_, raw, err := readReply(in)
+	return raw, err
+}
+
 // readReply reads one reply, its attributes included, and returns it decoded and as it came.
 func readReply(in *bufio.Reader) (any, []byte, error) {
 	r := &replyReader{in: in}
