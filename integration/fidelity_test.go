@@ -404,7 +404,8 @@ DUMP ctx:s
 DUMP ctx:none12
 DUMP ctx:h
 DUMP ctx:z
-RESTORE ctx:restored 0 "\x00\x01v\x0a\x00WM\xd8 \xc5V\xbf\x80"
+RESTORE ctx:restored 0 "\x00\x01v\x0a\x00\x91\x08\xce\xb2\x19\x38\x8a\xce"
+GET ctx:restored
 RESTORE ctx:restored 0 broken
 DEL ctx:copy2 ctx:none12 ctx:copy4 free:copy
 DEL ctx:copy2
