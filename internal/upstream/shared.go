@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/socket"
@@ -34,7 +33,6 @@ type Shared struct {
 	// Of the leader, who changes nc with mu held so that Close can break it:
 	nc     *socket.Conn
 	closed bool
-	used   time.Time // when the last replies came
 	in     []byte
 	framer resp.Framer
 	batch  batch
@@ -110,10 +108,6 @@ func (s *Shared) lead(own *Call) {
 	}
 }
 
-// idleAfter is how long no reply has come when the connection counts as idle, and may have ended
-// unseen. Within that time a client learns of the end as it would from Redis itself.
-const idleAfter = time.Millisecond
-
 // exchange sends the requests and takes the replies to their calls. On an error, the calls that
 // are not complete get it.
 func (s *Shared) exchange(out []byte, calls []*Call, own *Call) error {
@@ -124,7 +118,7 @@ func (s *Shared) exchange(out []byte, calls []*Call, own *Call) error {
 }
 
 func (s *Shared) carry(out []byte) error {
-	if s.nc != nil && time.Since(s.used) > idleAfter && !s.nc.Idle() {
+	if s.nc != nil && !s.nc.Idle() {
 		s.drop()
 	}
 	if s.nc == nil {
@@ -135,7 +129,6 @@ func (s *Shared) carry(out []byte) error {
 	if err := s.nc.Exchange(out, s.in, s.take); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
-	s.used = time.Now()
 	return nil
 }
 

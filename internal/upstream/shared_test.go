@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // echo answers each line with itself, over as many connections as come, until the test ends.
@@ -147,7 +146,6 @@ func TestAConnectionThatEndedWhileIdleIsReplacedBeforeAnythingIsSent(t *testing.
 		e.closeAll()
 		for s.nc.Idle() { // until the end has arrived
 		}
-		s.used = time.Time{}
 	}
 	if n := e.dialled.Load(); n != 5 {
 		t.Errorf("%d connections were made, want 5", n)
