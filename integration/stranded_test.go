@@ -54,6 +54,7 @@ func TestAClientThatWaitsOrListensIsClosedWithItsUpstream(t *testing.T) {
 			switch name {
 			case "that waits for a reply":
 				client.sends("BLPOP", "free", "0")
+				harness.Eventually(t, 0, func() bool { return blocked(t, server) }, "BLPOP blocks")
 				kill(t, server.Client(), "lonely")
 			case "that quits":
 				client.does("OK", "QUIT") // Redis ends the upstream connection by itself

@@ -72,8 +72,9 @@ func classOf(s *Step) class {
 	}
 	switch {
 	case c.Name == "sort" || c.Name == "sort_ro":
-		// BY a constant leaves a set in the order of its hash table; LIMIT cuts that.
-		if slices.ContainsFunc(s.Args, func(a string) bool { return lower(a) == "by" }) {
+		// BY a constant leaves a set in the order of its hash table, and ALPHA so leaves what differs
+		// behind a NUL byte only; LIMIT cuts that.
+		if slices.ContainsFunc(s.Args, func(a string) bool { return lower(a) == "by" || lower(a) == "alpha" }) {
 			return kind
 		}
 	case c.tips["nondeterministic_output"] && classes[c.Name].reason == "":

@@ -26,7 +26,7 @@
 // Two servers can only agree about what does not depend on when and where a command runs. Commands
 // that would stop a server, reach out of it or cut off a connection are left out (leftout.go);
 // arguments that would make a call depend on the clock, wait long or take much memory are replaced
-// (tame.go). A command that leaves something random behind is followed by a DEL of its keys.
+// (tame.go). A command that leaves something random behind is followed by a DEL of its key.
 //
 // # When it fails
 //

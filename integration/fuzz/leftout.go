@@ -1,6 +1,9 @@
 package fuzz
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // leftOut are commands that no script has, each with the reason.
 var leftOut = map[string]string{
@@ -61,12 +64,16 @@ func (w *writer) unmended(s Step, multi bool) bool {
 		return multi
 	case "hello": // its protocol does not count for shared connections
 		return multi
+	case "keys", "scan", "randomkey": // inside MULTI they show fence records
+		return multi
 	case "reset": // inside MULTI the proxy does not see that it ends the transaction
 		return multi
 	case "multi", "discard", "unwatch": // with an argument: Redis refuses them, and the proxy takes them for carried out
 		return len(s.Args) != 1
 	case "watch": // likewise
 		return len(s.Args) < 2
+	case "getex": // a moment that is over deletes the key, and the proxy takes that for a read that can be repeated
+		return slices.ContainsFunc(s.Args, func(a string) bool { return lower(a) == "exat" || lower(a) == "pxat" })
 	}
 	return false
 }

@@ -92,7 +92,9 @@ func (p *player) garble(s *Script) ([][]byte, error) {
 	sent := p.send(&Script{Delivery: s.Delivery, cuts: s.cuts}, s.Tail)
 	frames, err := p.rest()
 	p.close()
-	_ = <-sent // the server may have closed before it had all
+	if early := <-sent; early != nil { // the server may have closed before it had all
+		err = nil
+	}
 	if errors.Is(err, syscall.ECONNRESET) {
 		err = nil
 	}

@@ -105,6 +105,9 @@ func (w *writer) script(rng *rand.Rand) *Script {
 	if rng.IntN(2) == 0 {
 		s.Steps = append(s.Steps, w.step("HELLO", "3"))
 	}
+	if !w.garbled && !w.listening && rng.IntN(4) > 0 {
+		w.furnish(s)
+	}
 	transactions := rng.IntN(2) == 0
 	length := fewest + rng.IntN(most-fewest)
 	if w.garbled {
@@ -118,6 +121,43 @@ func (w *writer) script(rng *rand.Rand) *Script {
 		w.add(s, m)
 	}
 	return s
+}
+
+// furniture is data of each type, which the commands that need some find, if nothing has replaced it.
+var furniture = [][]string{
+	{"SET", "s1", "ohmytext"},
+	{"SETBIT", "b1", "7", "1"},
+	{"PFADD", "p1", "a", "b"},
+	{"HSET", "h1", "a", "1", "f", "v"},
+	{"RPUSH", "l1", "a", "b", "c", "1"},
+	{"SADD", "t1", "1", "2", "3"},
+	{"SADD", "t2", "a", "b", "2"},
+	{"ZADD", "z1", "1", "a", "2.5", "b", "3", "c"},
+	{"GEOADD", "g1", "13.361389", "38.115556", "Palermo", "15.087269", "37.502669", "Catania"},
+	{"XADD", "x1", "1-1", "f", "v"},
+	{"XADD", "x1", "2-1", "g", "w"},
+	{"XGROUP", "CREATE", "x1", "gr1", "0"},
+	{"XGROUP", "CREATE", "x2", "gr2", "$", "MKSTREAM"},
+	{"XREADGROUP", "GROUP", "gr1", "c1", "COUNT", "1", "STREAMS", "x1", ">"},
+}
+
+// furnish makes the script begin with data.
+func (w *writer) furnish(s *Script) {
+	for _, args := range furniture {
+		args = slices.Clone(args)
+		at := 1
+		switch args[0] {
+		case "XGROUP":
+			at = 2
+		case "XREADGROUP":
+			at = len(args) - 2
+		}
+		args[at] += w.suffix
+		s.Steps = append(s.Steps, w.step(args...))
+	}
+	if w.suffix == "" {
+		s.Steps = append(s.Steps, w.step("FUNCTION", "LOAD", libraries[0]))
+	}
 }
 
 // garbled is a few commands of which some bytes are wrong, and what no server takes for a command,
@@ -196,8 +236,8 @@ func (w *writer) add(s *Script, m *caller) {
 	}
 	m.take(c)
 	s.Steps = append(s.Steps, step)
-	if unsteady(c, step.Args) && len(step.Args) > 1 {
-		after := w.step("DEL", step.Args[1])
+	if key, ok := unsteady(c, step.Args); ok {
+		after := w.step("DEL", key)
 		after.With = true
 		s.Steps = append(s.Steps, after)
 	}

@@ -75,7 +75,22 @@ func unhash(a string) string {
 	return a
 }
 
-// unsteady reports whether a call leaves something random or the time in its keys.
-func unsteady(c *Command, args []string) bool {
-	return c.Name == "spop" || c.Name == "xadd" && slices.ContainsFunc(args, func(a string) bool { return lower(a) == "*" })
+// unsteady is the key in which a call leaves something random, the time, or an order that depends on a
+// hash seed.
+func unsteady(c *Command, args []string) (key string, ok bool) {
+	has := func(word string) bool {
+		return slices.ContainsFunc(args, func(a string) bool { return lower(a) == word })
+	}
+	switch {
+	case len(args) < 2:
+	case c.Name == "spop", c.Name == "xadd" && has("*"):
+		return args[1], true
+	case c.Name == "sort" && (has("by") || has("alpha")):
+		for i := range args[:len(args)-1] {
+			if lower(args[i]) == "store" {
+				key, ok = args[i+1], true // the last counts
+			}
+		}
+	}
+	return key, ok
 }
