@@ -146,7 +146,7 @@ rules() {
 
 # start_proxy MODE DIRECTORY LOG sets proxy_port.
 start_proxy() {
-	printf 'listen: "127.0.0.1:0"\nupstream: {url: "redis://127.0.0.1:%s"}\nrules: %s\n' \
+	printf 'listen: "127.0.0.1:0"\nadmin: ""\nupstream: {url: "redis://127.0.0.1:%s"}\nrules: %s\n' \
 		"$redis_port" "$(rules "$1")" >"$2/config.yaml"
 	launch "$work/fence-proxy" --config "$2/config.yaml" >"$3" 2>&1
 	for _ in {1..200}; do

@@ -4,11 +4,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/size"
 )
 
-const maxName = 64
+const (
+	maxName = 64
+	// leastBytes is above a client's and an upstream connection's own buffers.
+	leastBytes = 64 * size.KB
+	// leastNesting is above the depth of what Redis itself answers.
+	leastNesting = 32
+)
 
 // finding is what is wrong with an option's value.
 type finding struct {
@@ -28,6 +36,11 @@ func (c *Config) check() []finding {
 		listens = false
 		found = append(found, finding{"listen", *f})
 	}
+	if _, _, f := splitListen(c.Admin); c.Admin != "" && f != nil {
+		found = append(found, finding{"admin", *f})
+	} else if c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
+		refuse("admin", `choose another port, or write "" to turn it off`, "is where clients connect")
+	}
 	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !isNameRune(r) }) {
 		refuse("name", "use 1 to 64 letters, digits, _ . or -", "%q cannot be a name", c.Name)
 	}
@@ -42,6 +55,7 @@ func (c *Config) check() []finding {
 	if c.Upstream.DialTimeout <= 0 {
 		refuse("upstream.dial_timeout", "write a time such as 5s", "%s leaves no time to connect", rule.Text(c.Upstream.DialTimeout))
 	}
+	found = append(found, c.Limits.check()...)
 
 	word := func(key, value string, now, later []string) {
 		switch {
@@ -55,6 +69,24 @@ func (c *Config) check() []finding {
 	word("lock.provider", c.Lock.Provider, []string{"redis"}, []string{"redlock", "etcd", "zookeeper", "consul", "kubernetes"})
 	word("log.level", c.Log.Level, []string{"debug", "info", "warn", "error"}, nil)
 	word("log.format", c.Log.Format, []string{"text", "json"}, nil)
+	return found
+}
+
+// check looks at the limits: each has a value below which nothing would work.
+func (l *Limits) check() []finding {
+	var found []finding
+	atLeast := func(key string, ok bool, value, least any) {
+		if !ok {
+			found = append(found, finding{"limits." + key, fault{fmt.Sprintf("%v is too little to work with", value), fmt.Sprintf("write %v or more", least)}})
+		}
+	}
+	atLeast("connections", l.Connections >= 1, l.Connections, 1)
+	atLeast("request", l.Request >= leastBytes, l.Request, leastBytes)
+	atLeast("nesting", l.Nesting >= leastNesting, l.Nesting, leastNesting)
+	atLeast("pipeline", l.Pipeline >= 1, l.Pipeline, 1)
+	atLeast("output_buffer", l.OutputBuffer >= leastBytes, l.OutputBuffer, leastBytes)
+	atLeast("output_timeout", l.OutputTimeout == 0 || l.OutputTimeout >= time.Second, rule.Text(l.OutputTimeout), "0s for no limit, or 1s")
+	atLeast("waiters", l.Waiters >= 1, l.Waiters, 1)
 	return found
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/size"
 )
 
 // Config is a checked configuration. It does not change once loaded.
@@ -13,6 +14,9 @@ type Config struct {
 	// Listen is where clients connect: host:port, or unix:///path. Default
 	// "127.0.0.1:6380".
 	Listen string `yaml:"listen"`
+	// Admin is where health and metrics are served: host:port, unix:///path, or
+	// "" for nowhere. Default "127.0.0.1:9380".
+	Admin string `yaml:"admin"`
 	// Name is this proxy's name in messages, so that a refusal says behind
 	// which proxy the holder is. Default the host's name.
 	Name string `yaml:"name"`
@@ -23,6 +27,8 @@ type Config struct {
 	Upstream Upstream `yaml:"upstream"`
 	// Lock is where locks are.
 	Lock Lock `yaml:"lock"`
+	// Limits bound what clients may ask of the proxy.
+	Limits Limits `yaml:"limits"`
 	// Log is how the proxy logs.
 	Log Log `yaml:"log"`
 	// Rules are the rules in the order they were written.
@@ -52,6 +58,31 @@ type Lock struct {
 	Provider string `yaml:"provider"`
 }
 
+// Limits bound what clients may ask of the proxy. DESIGN.md says what happens at
+// each.
+type Limits struct {
+	// Connections is how many clients may be connected. Default 10000.
+	Connections int `yaml:"connections"`
+	// Request is the most bytes of one request, 40 more counting for each of its
+	// arguments. Default 1gb.
+	Request size.Size `yaml:"request"`
+	// Nesting is how deep a reply of Redis may be nested. Default 10000, more
+	// than Redis makes of any script.
+	Nesting int `yaml:"nesting"`
+	// Pipeline is how many commands of a client may wait for Redis before no
+	// more are read from it. Default 10000.
+	Pipeline int `yaml:"pipeline"`
+	// OutputBuffer is the most bytes of replies that are kept for one client.
+	// Default 1gb.
+	OutputBuffer size.Size `yaml:"output_buffer"`
+	// OutputTimeout is how long a client may take none of the replies that wait
+	// for it; 0 is for ever. Default 5m.
+	OutputTimeout time.Duration `yaml:"output_timeout"`
+	// Waiters is how many clients, of all proxies, may wait for one session.
+	// Default 1000.
+	Waiters int `yaml:"waiters"`
+}
+
 // Log says how the proxy logs.
 type Log struct {
 	// Level is the least level that is logged: "debug", "info" (default),
@@ -75,12 +106,17 @@ func Default() (*Config, error) {
 func defaults() *Config {
 	return &Config{
 		Listen:   "127.0.0.1:6380",
+		Admin:    "127.0.0.1:9380",
 		Name:     hostname(),
 		Drain:    5 * time.Second,
 		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second},
 		Lock:     Lock{Provider: "redis"},
-		Log:      Log{Level: "info", Format: "text"},
-		Set:      new(rule.Set),
+		Limits: Limits{
+			Connections: 10_000, Request: size.GB, Nesting: 10_000, Pipeline: 10_000,
+			OutputBuffer: size.GB, OutputTimeout: 5 * time.Minute, Waiters: 1000,
+		},
+		Log: Log{Level: "info", Format: "text"},
+		Set: new(rule.Set),
 	}
 }
 

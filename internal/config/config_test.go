@@ -88,6 +88,8 @@ func TestEveryOptionIsReadFromTheFile(t *testing.T) {
 listen: unix:///run/fence-proxy.sock
 name: agents-1
 drain: 0
+admin: ":9999"
+limits: {connections: 5, request: 2mb, nesting: 64, pipeline: 7, output_buffer: 65536, output_timeout: 0, waiters: 3}
 upstream:
   url: redis://alice:secret@redis.example/3
   dial_timeout: 250ms
@@ -110,8 +112,9 @@ rules:
   - {name: shared, prefix: "agent:ctx:shared:", mode: pass}
   - {name: binary, prefix: !!binary /wA=}
 `)
-	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock name=agents-1 drain=0s "+
+	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 name=agents-1 drain=0s "+
 		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms lock.provider=redis "+
+		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
 		"log.level=debug log.format=json rules=[chat shared binary]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -169,7 +172,9 @@ func TestAFlagWinsOverAVariableAndThatOverTheFile(t *testing.T) {
 func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s",
-		"lock.provider": "redis", "log.level": "error", "log.format": "json",
+		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
+		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",
+		"limits.output_buffer": "9mb", "limits.output_timeout": "9s", "limits.waiters": "9",
 	}
 	for _, o := range options() {
 		if values[o.key] == "" {
@@ -190,7 +195,7 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 
 func TestEveryFlagSetsItsOption(t *testing.T) {
 	values := map[string]string{
-		"listen": ":1", "name": "n", "drain": "7s", "upstream": "redis://h", "log-level": "error", "log-format": "json",
+		"listen": ":1", "name": "n", "drain": "7s", "upstream": "redis://h", "log-level": "error", "log-format": "json", "admin": ":2",
 	}
 	var args []string
 	set := pflag.NewFlagSet("", pflag.ContinueOnError)
@@ -207,7 +212,7 @@ func TestEveryFlagSetsItsOption(t *testing.T) {
 	}
 	got := map[string]string{
 		"listen": cfg.Listen, "name": cfg.Name, "drain": cfg.Drain.String(), "upstream": cfg.Upstream.URL,
-		"log-level": cfg.Log.Level, "log-format": cfg.Log.Format,
+		"log-level": cfg.Log.Level, "log-format": cfg.Log.Format, "admin": cfg.Admin,
 	}
 	if !reflect.DeepEqual(got, values) {
 		t.Errorf("got %v, want %v", got, values)

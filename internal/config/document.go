@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -176,7 +175,6 @@ func (d *document) walkText(node *yaml.Node, t reflect.Type, path string, line i
 		d.refuse(line, path, "is "+kind(node)+", not one value", "write it on one line, after "+path[strings.LastIndexByte(path, '.')+1:]+":")
 		return
 	}
-	isTime := t == reflect.TypeFor[time.Duration]()
 	switch node.ShortTag() {
 	case "!!str":
 		d.values[path] = node.Value
@@ -188,14 +186,14 @@ func (d *document) walkText(node *yaml.Node, t reflect.Type, path string, line i
 		}
 		d.values[path] = text
 	case "!!int", "!!float":
-		if !isTime {
+		if !isNumber(t) {
 			d.refuse(line, path, node.Value+" is a number, not text", fmt.Sprintf("put it in quotes: %q", node.Value))
 			return
 		}
 		d.values[path] = node.Value
 	default:
-		if isTime {
-			f := badDuration(node.Value)
+		if isNumber(t) {
+			f := setText(reflect.New(t).Elem(), node.Value)
 			d.refuse(line, path, f.problem, f.remedy)
 			return
 		}

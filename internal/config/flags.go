@@ -6,12 +6,13 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// AddFlags defines a flag for each of the main options: --listen, --upstream,
-// --name, --log-level, --log-format and --drain. A flag that is given wins over
+// AddFlags defines a flag for each of the main options: --listen, --admin,
+// --upstream, --name, --log-level, --log-format and --drain. A flag that is given wins over
 // the variable and the file.
 func AddFlags(flags *pflag.FlagSet) {
 	d := defaults()
 	flags.String("listen", d.Listen, "where clients connect: `host:port` or unix:///path")
+	flags.String("admin", d.Admin, "where health and metrics are served: `host:port`, unix:///path, or nothing to turn it off")
 	flags.String("upstream", d.Upstream.URL, "the Redis that holds the data: redis://…, unix:///path or embedded:, as `URL`")
 	flags.String("name", d.Name, "this proxy's `name` in messages")
 	flags.String("log-level", d.Log.Level, "least `level` that is logged: debug, info, warn or error")

@@ -17,6 +17,16 @@ func (c *Config) ListenAddress() (network, address string) {
 	return network, address
 }
 
+// AdminAddress is [Config.ListenAddress] for Admin; address is "" if nothing is
+// to be served.
+func (c *Config) AdminAddress() (network, address string) {
+	if c.Admin == "" {
+		return "", ""
+	}
+	network, address, _ = splitListen(c.Admin)
+	return network, address
+}
+
 func splitListen(listen string) (network, address string, _ *fault) {
 	const examples = `write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock`
 	if strings.HasPrefix(listen, "unix:") {

@@ -118,7 +118,7 @@ func checkDefault(t *testing.T, key, comment, value string, field reflect.Value,
 
 // normal writes a time as fmt does, and leaves other text alone.
 func normal(text string) string {
-	if d, err := time.ParseDuration(text); err == nil {
+	if d, err := time.ParseDuration(text); err == nil && strings.Trim(text, "0123456789") != "" {
 		return d.String()
 	}
 	return text

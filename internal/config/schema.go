@@ -5,8 +5,11 @@ import (
 	"iter"
 	"math/big"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/size"
 )
 
 // tagged yields the fields of a struct that are options, under their names in
@@ -42,17 +45,34 @@ func join(parent, name string) string {
 	return parent + "." + name
 }
 
-// setText sets a field, which is some kind of text or a duration, from text.
+// isNumber tells the types whose values YAML may take for numbers.
+func isNumber(t reflect.Type) bool { return t.Kind() != reflect.String }
+
+// setText sets a field, which is some kind of text, a duration, a size or a
+// whole number, from text.
 func setText(field reflect.Value, text string) *fault {
-	if field.Type() != reflect.TypeFor[time.Duration]() {
+	switch field.Type() {
+	case reflect.TypeFor[time.Duration]():
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return badDuration(text)
+		}
+		field.SetInt(int64(d))
+	case reflect.TypeFor[size.Size]():
+		n, err := size.Parse(text)
+		if err != nil {
+			return &fault{fmt.Sprintf("%q is not a size", text), "write a whole number and a unit (kb, mb or gb), as in 64mb"}
+		}
+		field.SetInt(int64(n))
+	case reflect.TypeFor[int]():
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return &fault{fmt.Sprintf("%q is not a whole number", text), "write digits only, as in 1000"}
+		}
+		field.SetInt(int64(n))
+	default:
 		field.SetString(text)
-		return nil
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return badDuration(text)
-	}
-	field.SetInt(int64(d))
 	return nil
 }
 

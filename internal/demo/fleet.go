@@ -60,7 +60,7 @@ func fleetConfig(name, upstream string, guard *rule.Rule) (*config.Config, error
 	if err != nil {
 		return nil, err
 	}
-	cfg.Name, cfg.Listen, cfg.Drain, cfg.Upstream.URL = name, "127.0.0.1:0", drainTime, upstream
+	cfg.Name, cfg.Listen, cfg.Admin, cfg.Drain, cfg.Upstream.URL = name, "127.0.0.1:0", "", drainTime, upstream
 	cfg.Rules = []*rule.Rule{guard}
 	cfg.Set, err = rule.NewSet(cfg.Rules)
 	return cfg, err
