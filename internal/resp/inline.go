@@ -7,7 +7,7 @@ func (p *RequestParser) inline(buf []byte) (Request, int, error) {
 	newline := p.newline(buf)
 	if newline < 0 {
 		if len(buf) > p.limits.MaxInline {
-			return Request{}, 0, protocolError("too big inline request")
+			return Request{}, 0, tooMuch(LimitInline, "too big inline request")
 		}
 		return Request{}, 0, nil
 	}

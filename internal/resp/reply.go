@@ -9,17 +9,21 @@ import (
 // It keeps counts, never bytes. The zero value is ready at the start of a
 // stream. It belongs to one goroutine.
 //
-// Nesting costs nothing: left counts the values that the frame still owes. An
-// aggregate of n elements pays for itself and adds n, a map of n pairs adds 2n,
-// an attribute adds 2n and pays nothing, since the value it describes follows.
+// left counts the values that the frame still owes. An aggregate of n elements
+// pays for itself and adds n, a map of n pairs adds 2n, an attribute adds 2n and
+// pays nothing, since the value it describes follows.
 type Framer struct {
-	err error // set once, until Reset
+	// MaxDepth is how deep a frame may be nested: 1 allows arrays of scalars, and 0
+	// any depth. A level costs 8 bytes.
+	MaxDepth int
 	// Interposed says that a push message within an array was sent meanwhile, as Redis 7.0 does within
 	// the reply of an EXEC: it is none of the array's elements.
 	Interposed bool
 
-	left int64 // values still owed, the one being read included; 0 between frames
-	top  byte  // see Type
+	err  error   // set once, until Reset
+	left int64   // values still owed, the one being read included; 0 between frames
+	ends []int64 // of each open aggregate, what is left when it is complete
+	top  byte    // see Type
 
 	state frameState
 	typ   byte  // type byte of the value being read
@@ -28,6 +32,9 @@ type Framer struct {
 	num   int64 // the length so far, -1 before its first digit
 	skip  int64 // bytes of the bulk still to come, its CRLF included
 }
+
+// keepDepth is for how many levels a framer keeps room between frames.
+const keepDepth = 64
 
 type frameState byte
 
@@ -69,7 +76,9 @@ func (f *Framer) Scan(buf []byte) (n int, done bool, err error) {
 			continue
 		}
 		f.state = atType
-		if f.left--; f.left == 0 {
+		f.left--
+		f.close()
+		if f.left == 0 {
 			return n, true, nil
 		}
 	}
@@ -85,7 +94,27 @@ func (f *Framer) Type() byte { return f.top }
 func (f *Framer) Partial() bool { return f.left > 0 }
 
 // Reset makes f ready for the start of a stream.
-func (f *Framer) Reset() { *f = Framer{Interposed: f.Interposed} }
+func (f *Framer) Reset() { *f = Framer{MaxDepth: f.MaxDepth, Interposed: f.Interposed} }
+
+// open notes an aggregate that is not complete before left is down to end.
+func (f *Framer) open(end int64) error {
+	if f.MaxDepth > 0 && len(f.ends) >= f.MaxDepth {
+		return tooMuch(LimitNesting, "reply is nested too deep")
+	}
+	f.ends = append(f.ends, end)
+	return nil
+}
+
+// close forgets the aggregates that are complete.
+func (f *Framer) close() {
+	n := len(f.ends)
+	for n > 0 && f.left <= f.ends[n-1] {
+		n--
+	}
+	if f.ends = f.ends[:n]; n == 0 && cap(f.ends) > keepDepth {
+		f.ends = nil
+	}
+}
 
 // start takes the type byte of a value.
 func (f *Framer) start(typ byte) error {
@@ -166,6 +195,15 @@ func (f *Framer) owe() (ended bool, err error) {
 	}
 	if f.num > (math.MaxInt64-f.left)/2 {
 		return false, invalidLength()
+	}
+	if f.num > 0 {
+		end := f.left // an attribute does not count as one of the values around it
+		if f.typ != '|' {
+			end--
+		}
+		if err := f.open(end); err != nil {
+			return false, err
+		}
 	}
 	if f.typ == '%' || f.typ == '|' {
 		f.left += f.num

@@ -153,6 +153,44 @@ func TestResetStartsAStreamAnew(t *testing.T) {
 
 // TestABulkIsSkippedByCount shows that the bytes of a bulk are not examined:
 // 8 EiB cost as little as their header says.
+func TestAReplyThatIsNestedTooDeepIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		in    string
+		depth int
+	}{
+		{"+OK\r\n", 0},
+		{"*0\r\n", 0},
+		{"*-1\r\n", 0},
+		{"*2\r\n:1\r\n:2\r\n", 1},
+		{"%1\r\n+k\r\n~1\r\n:1\r\n", 2},
+		{"*1\r\n*1\r\n*1\r\n:1\r\n", 3},
+		{"*3\r\n*1\r\n:1\r\n*1\r\n*1\r\n:1\r\n*1\r\n:1\r\n", 3},
+		{"*2\r\n*2\r\n*1\r\n:1\r\n:2\r\n>1\r\n:1\r\n", 3},
+		{"|1\r\n+k\r\n*1\r\n:1\r\n+OK\r\n", 2},
+		{"|1\r\n+k\r\n+v\r\n*1\r\n*0\r\n", 1},
+		{"*2\r\n|1\r\n+k\r\n+v\r\n*1\r\n:1\r\n:2\r\n", 2},
+		{strings.Repeat("*1\r\n", 5000) + ":1\r\n", 5000},
+		{strings.Repeat("*1\r\n:1\r\n", 5000), 1},
+	} {
+		for _, most := range []int{c.depth, c.depth - 1} {
+			if most < 1 {
+				continue
+			}
+			f := Framer{MaxDepth: most}
+			var err error
+			for rest := []byte(c.in + c.in); len(rest) > 0 && err == nil; { // twice: it forgets nothing
+				var n int
+				n, _, err = f.Scan(rest[:min(len(rest), 7)])
+				rest = rest[n:]
+			}
+			var protocol *ProtocolError
+			if refused := errors.As(err, &protocol) && protocol.Limit == LimitNesting; refused != (most < c.depth) {
+				t.Errorf("%.40q of depth %d with a limit of %d: %v", c.in, c.depth, most, err)
+			}
+		}
+	}
+}
+
 func TestABulkIsSkippedByCount(t *testing.T) {
 	var f Framer
 	if _, done, err := f.Scan([]byte("$9000000000000000000\r\n")); done || err != nil {

@@ -127,8 +127,11 @@ func (p *RequestParser) array(buf []byte) (Request, int, error) {
 			return Request{}, 0, err
 		}
 		count, ok := parseInt(line[1:])
-		if !ok || count > int64(p.limits.MaxArgs) {
+		if !ok {
 			return Request{}, 0, protocolError("invalid multibulk length")
+		}
+		if count > int64(p.limits.MaxArgs) {
+			return Request{}, 0, tooMuch(LimitArguments, "invalid multibulk length")
 		}
 		if count <= 0 {
 			return Request{Raw: buf[:p.pos:p.pos]}, p.pos, nil
@@ -161,17 +164,32 @@ func (p *RequestParser) bulkHeader(buf []byte) (ok bool, err error) {
 		return false, err
 	}
 	if buf[start] != '$' {
-		return false, protocolError("expected '$', got " + quoted(buf[start]))
+		e := protocolError("expected '$', got " + quoted(buf[start]))
+		if isAggregate(buf[start]) {
+			e.Limit = LimitNesting
+		}
+		return false, e
 	}
 	length, ok := parseInt(line[1:])
-	if !ok || length < 0 || length > p.limits.MaxBulk {
+	if !ok || length < 0 {
 		return false, protocolError("invalid bulk length")
 	}
-	if length > p.limits.MaxRequest-2-int64(p.pos) {
-		return false, protocolError("too big request")
+	if length > p.limits.MaxBulk && !p.mayBe(length) {
+		return false, tooMuch(LimitBulk, "invalid bulk length")
+	}
+	if length > p.limits.MaxRequest-2-int64(p.pos)-ArgCost*int64(len(p.spans)) {
+		return false, tooMuch(LimitRequest, "too big request")
 	}
 	p.bulk = int(length)
 	return true, nil
+}
+
+// mayBe asks whether a bulk may be this long by now.
+func (p *RequestParser) mayBe(length int64) bool {
+	if p.limits.MoreBulk != nil {
+		p.limits.MaxBulk = p.limits.MoreBulk()
+	}
+	return length <= p.limits.MaxBulk
 }
 
 // line returns the header line at p.pos without its terminator and moves p.pos
@@ -193,7 +211,7 @@ func (p *RequestParser) line(buf []byte, tooBig string) (line []byte, ok bool, e
 	}
 	p.scan = i
 	if len(buf) > last {
-		return nil, false, protocolError(tooBig)
+		return nil, false, tooMuch(LimitInline, tooBig)
 	}
 	return nil, false, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // smallLimits make every limit reachable with a few bytes.
-var smallLimits = Limits{MaxBulk: 64, MaxArgs: 16, MaxInline: 40, MaxRequest: 120}
+var smallLimits = Limits{MaxBulk: 64, MaxArgs: 16, MaxInline: 40, MaxRequest: 120 + ArgCost}
 
 // requests feeds stream to a parser in the given pieces and tells the requests
 // in lines, an error last. Between the calls the buffer moves and the old one
@@ -163,9 +163,8 @@ func TestRequestsAreReadAsTheServerReadsThem(t *testing.T) {
 
 func TestDefaultLimitsAreThoseOfTheServer(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
-		{"*1048576\r\n", "rest 10\n"},
-		{"*1048577\r\n", "error Protocol error: invalid multibulk length\n"},
-		{"*2000000000\r\n", "error Protocol error: invalid multibulk length\n"},
+		{"*2147483647\r\n", "rest 13\n"},
+		{"*2147483648\r\n", "error Protocol error: invalid multibulk length\n"},
 		{"*1\r\n$536870912\r\n", "rest 16\n"},
 		{"*1\r\n$536870913\r\n", "error Protocol error: invalid bulk length\n"},
 		{"*1\r\n$9999999999\r\n", "error Protocol error: invalid bulk length\n"},
@@ -177,6 +176,49 @@ func TestDefaultLimitsAreThoseOfTheServer(t *testing.T) {
 		if got := requests(t, Limits{}, []byte(c.in)); got != c.want {
 			t.Errorf("%.20q (%d bytes): %s", c.in, len(c.in), got)
 		}
+	}
+}
+
+func TestErrorsNameTheLimitThatWasBroken(t *testing.T) {
+	for in, want := range map[string]Limit{
+		"*17\r\n":                     LimitArguments,
+		"*1\r\n$65\r\n":               LimitBulk,
+		"*1\r\n*1\r\n":                LimitNesting,
+		"*1\r\n%1\r\n":                LimitNesting,
+		strings.Repeat("x", 41):       LimitInline,
+		"*" + strings.Repeat("1", 40): LimitInline,
+		"*3\r\n$60\r\n" + strings.Repeat("x", 60) + "\r\n$50\r\n" + strings.Repeat("x", 50) + "\r\n": LimitRequest,
+		"*16\r\n" + strings.Repeat("$0\r\n\r\n", 5):                                                  LimitRequest, // for what so many arguments cost
+		"*x\r\n":        "",
+		"*1\r\n$-1\r\n": "",
+		"*1\r\n:1\r\n":  "",
+		"ECHO 'x\n":     "",
+	} {
+		_, _, err := NewRequestParser(smallLimits).Next([]byte(in))
+		var protocol *ProtocolError
+		if !errors.As(err, &protocol) || protocol.Limit != want {
+			t.Errorf("%.20q: %v, of limit %q", in, err, want)
+		}
+	}
+}
+
+func TestALongerArgumentIsReadOnceTheServerTakesIt(t *testing.T) {
+	limits, asked := smallLimits, 0
+	limits.MoreBulk = func() int64 {
+		asked++
+		return int64(60 + 4*asked)
+	}
+	p := NewRequestParser(limits)
+	if _, _, err := p.Next([]byte("*1\r\n$64\r\n")); err != nil || asked > 0 {
+		t.Fatalf("%v, asked %d times", err, asked)
+	}
+	p.Reset()
+	if _, _, err := p.Next([]byte("*1\r\n$65\r\n")); err == nil {
+		t.Error("65 bytes were taken")
+	}
+	p.Reset()
+	if _, _, err := p.Next([]byte("*1\r\n$65\r\n")); err != nil || asked != 2 {
+		t.Errorf("%v, asked %d times", err, asked)
 	}
 }
 
