@@ -37,7 +37,7 @@ func newServe() *cobra.Command {
 			log.Info("note", "config", note)
 		}
 		log.Info("starting", "version", version, "config", cfg)
-		p, err := app.Start(ctx, cfg, log)
+		p, err := app.Start(ctx, cfg, version, log)
 		if err != nil {
 			return err
 		}

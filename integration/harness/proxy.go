@@ -22,7 +22,10 @@ type ProxyOptions struct {
 	// Listen is where the proxy listens, "unix:///run/x.sock" say; a free port if empty.
 	Listen string
 
-	// ConfigYAML is the configuration. The harness puts listen and upstream
+	// Admin makes the proxy serve health and metrics, on a free port.
+	Admin bool
+
+	// ConfigYAML is the configuration. The harness puts listen, admin and upstream
 	// before it, each unless the text has that key at its top level.
 	ConfigYAML string
 
@@ -35,6 +38,7 @@ type Proxy struct {
 	*Process
 
 	Addr   string // "host:port", or a unix socket's path
+	Admin  string // "host:port" of health and metrics; "" without ProxyOptions.Admin
 	Config string // path of the configuration, for tests that edit it
 
 	tb   testing.TB
@@ -103,6 +107,12 @@ func (p *Proxy) configure(options ProxyOptions) string {
 		fmt.Fprintf(&head, "listen: %q\n", p.Addr)
 	}
 	p.Addr = strings.TrimPrefix(p.Addr, "unix://")
+	if _, ok := topLevel(options.ConfigYAML, "admin"); !ok {
+		if options.Admin {
+			p.Admin = loopback(FreePort(p.tb))
+		}
+		fmt.Fprintf(&head, "admin: %q\n", p.Admin)
+	}
 	if _, ok := topLevel(options.ConfigYAML, "upstream"); !ok {
 		url := options.Upstream
 		if url == "" && options.Redis != nil {

@@ -16,9 +16,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/internal/admin"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -39,33 +41,44 @@ type Proxy struct {
 	embedded *embedded.Store
 	store    *tokenstore.Store
 	locks    *lock.Manager
+	endpoint *upstream.Endpoint
 	server   *proxy.Server
 	listener net.Listener
+	metrics  *metrics.Metrics
+	admin    *admin.Server // nil if it is turned off
 
 	listening context.CancelFunc // ends the wake-up subscription
 	heard     chan struct{}
 }
 
-// Start connects to the upstream and begins to listen. The upstream must be reachable. The caller
-// runs Serve, which also cleans up.
-func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy, err error) {
+// Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
+// program's, for the metrics. The caller runs Serve, which also cleans up.
+func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (_ *Proxy, err error) {
 	p := &Proxy{cfg: cfg, log: log}
 	defer func() {
 		if err != nil {
 			p.close(ctx)
 		}
 	}()
+	if p.metrics, err = metrics.New(version); err != nil {
+		return nil, err
+	}
+	p.countRules()
+	p.warnOfFiles()
 	options, err := p.options()
 	if err != nil {
 		return nil, err
 	}
+	p.endpoint = &upstream.Endpoint{Options: options, DialTimeout: cfg.Upstream.DialTimeout}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
 	if p.store, err = tokenstore.Open(ctx, options, cfg.Lock.Provider); err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
+	p.store.LimitWaiters(cfg.Limits.Waiters)
 	id := strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(id, p.store, log)
+	p.locks.Observe(p.metrics)
 	if p.guards() {
 		p.listen(id)
 		if err := p.locks.Ready(ctx); err != nil {
@@ -73,8 +86,8 @@ func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy,
 		}
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
-		Name: cfg.Name, Rules: cfg.Set, Upstream: &upstream.Endpoint{Options: options, DialTimeout: cfg.Upstream.DialTimeout},
-		Store: p.store, Locks: p.locks, Log: log,
+		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
+		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
@@ -90,6 +103,9 @@ func Start(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *Proxy,
 	}
 	if p.listener, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := p.serveAdmin(ctx); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -137,7 +153,7 @@ func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
 // Serve serves until ctx ends; then it drains, releases what is held and closes everything.
 func (p *Proxy) Serve(ctx context.Context) error {
-	p.log.Info("serving", "listen", p.cfg.Listen, "address", p.Addr().String(), "upstream", p.cfg.Upstream.Redacted(),
+	p.log.Info("serving", "listen", p.cfg.Listen, "address", p.Addr().String(), "admin", p.cfg.Admin, "upstream", p.cfg.Upstream.Redacted(),
 		"name", p.cfg.Name, "rules", len(p.cfg.Rules), "provider", p.cfg.Lock.Provider)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(p.listener) }()
@@ -176,6 +192,14 @@ func (p *Proxy) close(ctx context.Context) {
 	}
 	if p.embedded != nil {
 		p.embedded.Close()
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTime)
+	defer cancel()
+	if p.admin != nil {
+		p.admin.Close(ctx) // last, so that /readyz and /metrics tell of the end
+	}
+	if p.metrics != nil {
+		_ = p.metrics.Close(ctx)
 	}
 }
 

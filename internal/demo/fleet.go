@@ -39,7 +39,7 @@ func startFleet(ctx context.Context, n int, upstream string, guard *rule.Rule, l
 		if err != nil {
 			return f, err
 		}
-		p, err := app.Start(ctx, cfg, log.With("proxy", cfg.Name))
+		p, err := app.Start(ctx, cfg, "demo", log.With("proxy", cfg.Name))
 		if err != nil {
 			return f, fmt.Errorf("start %s: %w", cfg.Name, err)
 		}

@@ -39,6 +39,8 @@ type LockedError struct {
 	Holder tokenstore.Holder
 	Waited time.Duration
 	Word   string // first word of the reply, by the rule's locked_error
+	// Waiting is how many wait already if that is why there was no waiting, else 0.
+	Waiting int
 }
 
 func (e *LockedError) Error() string {

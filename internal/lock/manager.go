@@ -29,7 +29,8 @@ type Manager struct {
 	subscribed chan struct{} // closed when the wake-up subscription first stands
 	once       sync.Once
 
-	waits waits
+	waits    waits
+	observer Observer
 
 	mu     sync.Mutex
 	owners map[*Owner]struct{}
@@ -52,6 +53,16 @@ func NewManager(id string, p Provider, log *slog.Logger) *Manager {
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	return m
 }
+
+// Observer hears of what becomes of holds. Its methods may be called by several goroutines and must
+// not block.
+type Observer interface {
+	// HoldBroken is called when a sequence is broken in the middle.
+	HoldBroken(rule, reason string)
+}
+
+// Observe sets who hears of the manager's holds, before it has any.
+func (m *Manager) Observe(o Observer) { m.observer = o }
 
 // Owner returns a new owner with a name of its own.
 func (m *Manager) Owner(id tokenstore.Identity) *Owner {

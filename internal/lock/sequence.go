@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
@@ -29,6 +30,8 @@ type Sequence struct {
 
 	owner *Owner
 	gate  chan struct{} // holds one element while somebody is inside
+
+	waiting atomic.Int64 // how many wait at the gate
 
 	mu      sync.Mutex
 	state   State
@@ -271,6 +274,9 @@ func (s *Sequence) outlive(ctx context.Context, now time.Time) {
 func (s *Sequence) breakOff(reason Reason, newest uint64, holder tokenstore.Holder) {
 	s.broken = &FencedError{Record: s.Record, Reason: reason, Grant: s.grant, Newest: newest, Holder: holder}
 	s.setState(Broken)
+	if o := s.owner.manager.observer; o != nil {
+		o.HoldBroken(s.Rule.Name, string(reason))
+	}
 }
 
 func (s *Sequence) report() error {

@@ -14,6 +14,9 @@ func (s *Sequence) TryEnter() bool {
 // as well.
 func (s *Sequence) Turn() chan<- struct{} { return s.gate }
 
+// Waiting counts who comes to wait for the turn (1) or goes (-1), and returns how many wait.
+func (s *Sequence) Waiting(n int64) int64 { return s.waiting.Add(n) }
+
 // Anew returns the sequence to go on with for one that was entered: itself, unless its owner has
 // dropped it to make room before it was entered.
 func (s *Sequence) Anew() *Sequence {

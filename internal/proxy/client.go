@@ -68,7 +68,7 @@ func newClient(s *Server, conn net.Conn) *client {
 	nc := socket.New(conn)
 	c := &client{
 		srv: s, nc: nc, out: downstream{nc: nc},
-		parser: resp.NewRequestParser(resp.Limits{}), state: newState(s.upstream.Options.DB),
+		parser: resp.NewRequestParser(s.requests()), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
@@ -119,7 +119,7 @@ func (c *client) next() (resp.Request, error) {
 		req, n, err := c.parser.Next(c.in.bytes())
 		if err != nil {
 			c.hush()
-			_ = c.refuse(err)
+			_ = c.refuse(c.unread(err))
 			_ = c.flush()
 			c.finish()
 			return req, err

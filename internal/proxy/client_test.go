@@ -16,6 +16,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -61,8 +62,8 @@ func offline(t *testing.T) *Server {
 		name: "here", rules: rules(t), locks: locks, log: slog.New(slog.DiscardHandler),
 		upstream: &upstream.Endpoint{Options: &redis.Options{}},
 		owner:    locks.Owner(tokenstore.Identity{Proxy: "here"}),
-		commands: commands{table: command.Builtin()},
-		clients:  map[*client]struct{}{},
+		commands: commands{table: command.Builtin()}, metrics: metrics.None(),
+		clients: map[*client]struct{}{},
 	}
 }
 
@@ -135,7 +136,7 @@ func serve(t *testing.T) served {
 	}()
 	s, err := NewServer(t.Context(), Options{
 		Name: "here", Rules: rules(t), Upstream: &upstream.Endpoint{Options: options, DialTimeout: patience},
-		Store: tokens, Locks: locks, Log: log,
+		Store: tokens, Locks: locks, Metrics: metrics.None(), Log: log,
 	})
 	if err != nil {
 		t.Fatal(err)

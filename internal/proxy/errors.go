@@ -8,6 +8,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/size"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -34,6 +35,16 @@ type downError struct {
 func (e *downError) Error() string { return e.sessions + ": " + e.err.Error() }
 func (e *downError) Unwrap() error { return e.err }
 
+// requestError is a request that is larger than the proxy takes.
+type requestError struct {
+	err   *resp.ProtocolError
+	limit size.Size
+	proxy string
+}
+
+func (e *requestError) Error() string { return e.err.Error() }
+func (e *requestError) Unwrap() error { return e.err }
+
 // errorLine is the RESP error line of an error. Its first word is fixed, the rest is for people:
 // what happened, to which rule and session, and what to do.
 func errorLine(err error, now time.Time) []byte {
@@ -47,6 +58,7 @@ func errorText(err error, now time.Time) string {
 		denied   *deniedError
 		unknown  *unknownError
 		down     *downError
+		request  *requestError
 		protocol *resp.ProtocolError
 	)
 	switch {
@@ -61,6 +73,9 @@ func errorText(err error, now time.Time) string {
 			unknown.sessions, unknown.err)
 	case errors.As(err, &down):
 		return fmt.Sprintf("FENCEDOWN %s: nothing was written: %v. Try again later.", down.sessions, down.err)
+	case errors.As(err, &request):
+		return fmt.Sprintf("ERR %v (limits.request of fence-proxy %s is %v; an argument counts for %d bytes more than it has)",
+			request.err, request.proxy, request.limit, resp.ArgCost)
 	case errors.As(err, &protocol):
 		return "ERR " + protocol.Error()
 	}
@@ -101,7 +116,9 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 
 func lockedText(e *lock.LockedError, now time.Time) string {
 	text := fmt.Sprintf("%s %v is held by %s", e.Word, e.Record, holderText(e.Holder, now))
-	if e.Waited > 0 {
+	if e.Waiting > 0 {
+		text += fmt.Sprintf(", and %d wait for it, as many as limits.waiters allows", e.Waiting)
+	} else if e.Waited > 0 {
 		text += fmt.Sprintf("; waited %v", e.Waited.Round(time.Millisecond))
 	}
 	return text + ". Nothing was written; try again later."

@@ -56,6 +56,11 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 			`FENCED rule "chat" session "s42": nothing was written: an earlier write of the same owner used up the read (grant 1600). Read again, then write.`,
 		},
 		{
+			&lock.LockedError{Record: record, Holder: tokenstore.Holder{}, Word: "LOCKED", Waiting: 1000},
+			`LOCKED rule "chat" session "s42" is held by another owner, and 1000 wait for it, as many as limits.waiters allows. ` +
+				`Nothing was written; try again later.`,
+		},
+		{
 			&lock.LockedError{Record: record, Holder: holder, Waited: 1500*time.Millisecond + 300*time.Microsecond, Word: "LOCKED"},
 			`LOCKED rule "chat" session "s42" is held by client 10.0.0.7:5123 (worker-2) of proxy pod-1 since 2030-05-06T07:08:06Z ` +
 				`(2.5s ago, grant 1700); waited 1.5s. Nothing was written; try again later.`,

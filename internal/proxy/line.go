@@ -13,7 +13,10 @@ const giveBack = 2 * time.Second
 
 // line waits in line for a session after the store has queued the client: nil means ask again.
 func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected uint64, start time.Time) error {
-	if s.Rule.Wait == 0 {
+	switch {
+	case b.Full:
+		return c.crowd(s, b.Holder, b.Ahead)
+	case s.Rule.Wait == 0:
 		return c.locked(s, b.Holder, start)
 	}
 	c.waiter.Park(s, expected, b.LeaseLeft)
@@ -43,6 +46,8 @@ type park struct {
 func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (park, error) {
 	left := s.Rule.Wait - time.Since(start)
 	switch {
+	case b.Full:
+		return park{}, c.crowd(s, b.Holder, b.Ahead)
 	case left > 0 && b.Ahead >= 0:
 		return park{left, b.LeaseLeft}, nil
 	case left > 0:
@@ -87,12 +92,28 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 			return &downError{s.Record.String(), err}
 		}
 		if b.Granted {
+			c.noticed(s, b)
 			s.Granted(b, sent)
 			return nil
 		}
 		if err := c.line(s, b, 0, start); err != nil {
 			return err
 		}
+	}
+}
+
+// crowd is the refusal where too many wait.
+func (c *client) crowd(s *lock.Sequence, h tokenstore.Holder, waiting int) error {
+	c.srv.metrics.WaiterRefused(s.Rule.Name)
+	return &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError, Waiting: waiting}
+}
+
+// noticed raises the alarm for a record that is gone though a hold depended on it.
+func (c *client) noticed(s *lock.Sequence, b tokenstore.Begin) {
+	if b.RecordLost {
+		c.srv.metrics.RecordLost(s.Rule.Name)
+		c.srv.log.Error("fence record lost while the session was held: does the store evict? its old holder will be refused",
+			"rule", s.Record.Rule, "session", s.Record.Session, "grant", b.Grant)
 	}
 }
 

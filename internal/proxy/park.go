@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
@@ -57,6 +58,11 @@ func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
 	}
 	if left <= 0 {
 		return false, nil
+	}
+	waiting := int(s.Waiting(1))
+	defer s.Waiting(-1)
+	if most := c.srv.limits.Waiters; most > 0 && waiting > most {
+		return false, c.crowd(s, tokenstore.Holder{}, most)
 	}
 	w := c.watch()
 	defer w.stop()

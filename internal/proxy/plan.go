@@ -32,6 +32,7 @@ var hashSeed = maphash.MakeSeed()
 // plan decides what a command means. The error is a *deniedError.
 func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	p := plan{parts: c.parts[:0]}
+	c.parts = p.parts
 	if cmd == nil {
 		return p, c.unknown(args)
 	}

@@ -217,6 +217,7 @@ func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (
 		if a.parked {
 			b.Lease = tokenstore.Reservation
 		}
+		c.noticed(s, b)
 		s.Granted(b, sent)
 	}
 	return b, nil

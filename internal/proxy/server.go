@@ -12,18 +12,21 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
-// Options are what a Server is made of. All are required.
+// Options are what a Server is made of. All but the limits are required.
 type Options struct {
 	Name     string // of this proxy, in messages
 	Rules    *rule.Set
 	Upstream *upstream.Endpoint
 	Store    *tokenstore.Store
 	Locks    *lock.Manager
+	Limits   Limits
+	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 }
 
@@ -34,11 +37,15 @@ type Server struct {
 	upstream *upstream.Endpoint
 	store    *tokenstore.Store
 	locks    *lock.Manager
+	limits   Limits
+	metrics  *metrics.Metrics
 	log      *slog.Logger
 
 	owner    *lock.Owner // of rules with owner: proxy
 	shares   shares
 	commands commands
+	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
+	crowded  bool         // of Serve: the last client was turned away
 
 	draining atomic.Bool
 
@@ -51,7 +58,8 @@ type Server struct {
 // NewServer returns a server; it learns the upstream's commands.
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
-		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks, log: o.Log,
+		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks,
+		limits: o.Limits, metrics: o.Metrics, log: o.Log,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  shares{endpoint: o.Upstream, byKey: map[shareKey]*upstream.Shared{}},
@@ -66,6 +74,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 			return nil, fmt.Errorf("the upstream does not let the proxy's user guard: %w", err)
 		}
 	}
+	s.maxBulk(ctx)
 	return s, nil
 }
 
@@ -77,6 +86,8 @@ func (s *Server) Serve(l net.Listener) error {
 	for {
 		nc, err := l.Accept()
 		switch {
+		case err == nil && s.full():
+			s.turnAway(nc)
 		case err == nil:
 			s.accept(nc)
 		case errors.Is(err, net.ErrClosed):
@@ -101,16 +112,22 @@ func (s *Server) accept(nc net.Conn) {
 		return
 	}
 	c := newClient(s, nc)
+	s.crowded = false
 	s.clients[c] = struct{}{}
+	s.metrics.Connected(1)
 	s.shares.clients.Add(1)
 	s.work.Go(func() {
 		c.run()
 		s.shares.clients.Add(-1)
+		s.metrics.Connected(-1)
 		s.mu.Lock()
 		delete(s.clients, c)
 		s.mu.Unlock()
 	})
 }
+
+// Draining reports whether Shutdown has begun.
+func (s *Server) Draining() bool { return s.draining.Load() }
 
 // Shutdown stops accepting, lets open sequences go on until none is left or ctx ends, closes all
 // clients and waits for them.

@@ -20,12 +20,16 @@ type Begin struct {
 	// Continuous: nobody was granted the session since the expected grant, so what was read under
 	// it is still current.
 	Continuous bool
+	// RecordLost: a hold was found whose token key is gone. The new grant is above it all the same.
+	RecordLost bool
 
 	// Holder, LeaseLeft and Ahead are set when not granted: who holds, for how long at least, and
 	// how many waiters stand before this one; -1: a parked one that is no longer in line.
 	Holder    Holder
 	LeaseLeft time.Duration
 	Ahead     int
+	// Full: as many wait as may, and the caller was not queued. Without LeaseLeft.
+	Full bool
 }
 
 // AppendBegin appends the begin script's call: it answers with one reply. A non-empty waiter
@@ -48,7 +52,7 @@ func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expec
 }
 
 func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64, where string) []byte {
-	dst = redcon.AppendArray(dst, 3+3+10)
+	dst = redcon.AppendArray(dst, 3+3+11)
 	dst = append(dst, s.scripts.begin.evalsha...)
 	dst = append(dst, r.keys...)
 	dst = redcon.AppendBulkString(dst, c.Owner)
@@ -60,7 +64,8 @@ func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expe
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = redcon.AppendBulkString(dst, waiter)
 	dst = appendUint(dst, expected)
-	return redcon.AppendBulkString(dst, where)
+	dst = redcon.AppendBulkString(dst, where)
+	return appendUint(dst, s.waiters.Load())
 }
 
 // ParseBegin reads the reply to AppendBegin. Errors: ErrNoScript, *ProviderError, *StoreError.
@@ -80,13 +85,19 @@ func (s *Store) parseBegin(part []string) (Begin, error) {
 	case len(part) == 2 && part[0] == "provider":
 		return Begin{}, &ProviderError{Record: part[1], Configured: s.provider}
 	case len(part) == 4 && part[0] == "granted":
-		b := Begin{Granted: true, Continuous: part[3] == "1"}
+		b := Begin{Granted: true, Continuous: part[3] == "1", RecordLost: part[3] == "lost"}
 		var err1, err2 error
 		b.Grant, err1 = strconv.ParseUint(part[1], 10, 64)
 		b.Seq, err2 = strconv.ParseUint(part[2], 10, 64)
 		if err1 == nil && err2 == nil {
 			s.saw(b.Grant)
 			return b, nil
+		}
+	case len(part) == 3 && part[0] == "full":
+		if waiting, err := strconv.Atoi(part[2]); err == nil {
+			h := parseHolder(part[1])
+			s.saw(h.Grant)
+			return Begin{Holder: h, Ahead: waiting, Full: true}, nil
 		}
 	case len(part) == 4 && part[0] == "held":
 		left, err1 := strconv.ParseInt(part[2], 10, 64)

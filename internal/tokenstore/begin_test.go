@@ -263,6 +263,64 @@ func TestWaitersStandInLine(t *testing.T) {
 	})
 }
 
+func TestNoMoreWaitThanMay(t *testing.T) {
+	each(t, func(s *server) {
+		p := s.listen("p")
+		grant := s.grant(claim("a"))
+		other := s.another("redis") // without a limit, and in the same line
+		if b, err := other.Begin(s.Context(), record(), claim("b"), "p.1", 0); err != nil || b.Full || b.Ahead != 0 {
+			s.Fatalf("%+v, %v", b, err)
+		}
+		s.store.LimitWaiters(2)
+		s.beginAs(claim("c"), "p.2", 0)
+		w := s.wire()
+		for _, ask := range map[string]func() (tokenstore.Begin, error){
+			"by itself": func() (tokenstore.Begin, error) { return s.store.Begin(s.Context(), record(), claim("d"), "p.3", 0) },
+			"on the wire": func() (tokenstore.Begin, error) {
+				return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), claim("d"), "p.3", 0), 1)[0])
+			},
+		} {
+			b, err := ask()
+			if err != nil || !b.Full || b.Granted || b.Ahead != 2 || b.Holder.Owner != "a" || b.Holder.Grant != grant {
+				s.Errorf("%+v, %v", b, err)
+			}
+		}
+		if got := s.queued(); !slices.Equal(got, []string{"p.1", "p.2"}) {
+			s.Fatalf("the line is %v", got)
+		}
+		if b := s.begin(claim("d")); b.Full {
+			s.Errorf("who does not wait is told %+v", b)
+		}
+		if b := s.beginAs(claim("c"), "p.2", 0); b.Full || b.Ahead != 1 {
+			s.Errorf("who waits already is told %+v", b)
+		}
+		s.release(claim("a"), grant, false) // to p.1, which leaves the line
+		p.hears("p.1")
+		if b := s.beginAs(claim("d"), "p.3", 0); b.Full || b.Ahead != 1 {
+			s.Errorf("%+v with room in the line", b)
+		}
+	})
+}
+
+func TestAHoldWhoseRecordIsLostIsNoticed(t *testing.T) {
+	each(t, func(s *server) {
+		if b := s.begin(claim("a")); b.RecordLost {
+			s.Error("a new session's record is lost")
+		}
+		if b := s.begin(claim("a")); b.RecordLost {
+			s.Error("a held session's record is lost")
+		}
+		s.redis.Del(s.Context(), record().Keys()[0])
+		if b := s.begin(claim("b")); !b.Granted || !b.RecordLost {
+			s.Errorf("%+v", b)
+		}
+		s.lapse()
+		if b := s.begin(claim("a")); !b.Granted || b.RecordLost {
+			s.Errorf("%+v after a lease that ended", b)
+		}
+	})
+}
+
 func TestReleasesHandTheSessionDownTheLine(t *testing.T) {
 	each(t, func(s *server) {
 		p, q := s.listen("p"), s.listen("q")

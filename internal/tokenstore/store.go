@@ -19,6 +19,7 @@ type Store struct {
 	provider string
 	scripts  *scripts
 	floor    atomic.Uint64 // the largest grant seen: the next one is above it
+	waiters  atomic.Uint64 // how many may wait for one session
 	options  *redis.Options
 
 	mu      sync.Mutex
@@ -30,6 +31,7 @@ type Store struct {
 // the lock provider whose grants the records carry. The caller closes the Store.
 func Open(ctx context.Context, options *redis.Options, provider string) (*Store, error) {
 	s := &Store{provider: provider, options: options, clients: map[int]*redis.Client{}}
+	s.waiters.Store(anyWaiters)
 	header := allowOOM
 	if err := s.Client(0).Eval(ctx, allowOOM+"return 1", nil).Err(); err != nil {
 		if !strings.Contains(err.Error(), "script") && !strings.Contains(err.Error(), "ERR") {
@@ -45,6 +47,13 @@ func Open(ctx context.Context, options *redis.Options, provider string) (*Store,
 	}
 	return s, nil
 }
+
+// anyWaiters is more than ever wait.
+const anyWaiters = 1 << 31
+
+// LimitWaiters sets how many may wait for one session, those of other proxies included, when this one's
+// clients come to it. Without it any number may.
+func (s *Store) LimitWaiters(most int) { s.waiters.Store(uint64(most)) }
 
 // Client returns the proxy's own client for a database.
 func (s *Store) Client(db int) *redis.Client {
@@ -118,7 +127,7 @@ func (s *Store) saw(grant uint64) {
 
 // Begin is AppendBegin over the proxy's own connection.
 func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected uint64) (Begin, error) {
-	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected, "beside")
+	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected, "beside", s.waiters.Load())
 	if err != nil {
 		return Begin{}, err
 	}

@@ -1,7 +1,8 @@
 -- Takes the session for an owner, or says who holds it and queues the caller.
+-- A hold without its token key was granted on a record that is lost: 'lost' says so.
 -- ARGV: owner info lease ttl floor provider reserve waiter("" does not queue) expected
--- where(parked: behind the waiter's BLPOP; beside: on another connection than the waiter's)
-local owner, info, lease, ttl, floor, provider, reserve, waiter, expected, where = unpack(ARGV)
+-- where(parked: behind the waiter's BLPOP; beside: on another connection than the waiter's) most(waiters)
+local owner, info, lease, ttl, floor, provider, reserve, waiter, expected, where, most = unpack(ARGV)
 local parked = where == 'parked'
 -- Nobody may be there any more to take what comes behind a BLPOP: the grant is short until it is renewed.
 if parked and tonumber(reserve) < tonumber(lease) then lease = reserve end
@@ -10,7 +11,7 @@ if p and p ~= provider then return { 'provider', p } end
 local entry = waiter .. '\n' .. owner .. '\n' .. info
 
 local function grant()
-  local continuous = p and g == expected and '1' or '0'
+  local continuous = p and g == expected and '1' or not p and redis.call('exists', H) == 1 and 'lost' or '0'
   local n = newer(g, floor)
   put(n, sg, ss, provider, ttl)
   occupy(owner, n, nil, '', info, lease)
@@ -46,10 +47,12 @@ local ahead = 0
 if waiter ~= '' then
   ahead = redis.call('zrank', Q, entry)
   if not ahead then
+    local waiting = redis.call('zcard', Q)
+    if waiting >= tonumber(most) then return { 'full', h.raw, tostring(waiting) } end
     local last = redis.call('zrange', Q, -1, -1, 'withscores')
     local score = last[2] and tonumber(last[2]) + 1 or 1
     redis.call('zadd', Q, string.format('%.0f', score), entry)
-    ahead = redis.call('zcard', Q) - 1
+    ahead = waiting
   end
   redis.call('pexpire', Q, ttl)
 end

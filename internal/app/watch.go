@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fence-proxy/fence-proxy/internal/admin"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// errDraining says why a proxy that stops takes no new clients.
+var errDraining = errors.New("draining")
+
+// serveAdmin begins to serve health and metrics, where that is wanted.
+func (p *Proxy) serveAdmin(ctx context.Context) (err error) {
+	network, address := p.cfg.AdminAddress()
+	if address == "" {
+		return nil
+	}
+	if network == "unix" {
+		if err := removeStale(address); err != nil {
+			return fmt.Errorf("admin: %w", err)
+		}
+	}
+	p.admin, err = admin.Start(ctx, admin.Options{Network: network, Address: address, Metrics: p.metrics.Handler(), Ready: p.ready})
+	return err
+}
+
+// ready says why clients can't be served, or nil.
+func (p *Proxy) ready(ctx context.Context) error {
+	if p.server.Draining() {
+		return errDraining
+	}
+	return p.endpoint.Ping(ctx)
+}
+
+// countRules begins the counts of the rules that guard.
+func (p *Proxy) countRules() {
+	for _, r := range p.cfg.Rules {
+		if r.Mode != rule.ModePass {
+			p.metrics.Rule(r.Name)
+		}
+	}
+}
+
+// spareFiles are descriptors that a proxy needs besides those of its clients.
+const spareFiles = 64
+
+// warnOfFiles says at start, rather than under load, that the process may not open as many files as
+// its clients may need: two for each.
+func (p *Proxy) warnOfFiles() {
+	var files unix.Rlimit
+	need := 2*p.cfg.Limits.Connections + spareFiles
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < uint64(need) {
+		p.log.Warn("the process may open fewer files than its clients may need: raise the limit (ulimit -n), or lower limits.connections",
+			"files", files.Cur, "connections", p.cfg.Limits.Connections, "needed", need)
+	}
+}
