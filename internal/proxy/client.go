@@ -35,6 +35,7 @@ type client struct {
 	sharedKey  shareKey
 
 	parser *resp.RequestParser
+	ease   int // commands until it is looked again how many are unanswered (pipeline.go)
 	state  state
 	owner  *lock.Owner  // this connection as an owner
 	waiter *lock.Waiter // its place in line
@@ -115,6 +116,9 @@ func (c *client) commands() error {
 // next returns the client's next command. Before it waits for one, everything that is on its way
 // is sent.
 func (c *client) next() (resp.Request, error) {
+	if err := c.pace(); err != nil {
+		return resp.Request{}, err
+	}
 	for {
 		req, n, err := c.parser.Next(c.in.bytes())
 		if err != nil {
@@ -209,8 +213,11 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if name == "auth" {
 		c.state.unsure = true
 	}
-	if shared, err := c.share(cmd, req.Raw); shared || err != nil {
-		return err
+	switch shared, err := c.share(cmd, req.Raw); {
+	case err != nil:
+		return c.broken(err)
+	case shared:
+		return nil
 	}
 	if err := c.link(); err != nil {
 		return c.broken(err)

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"sync"
+	"sync/atomic"
 )
 
 // downstreamBuffer is how many bytes of replies are collected before they are sent.
@@ -14,6 +15,26 @@ type downstream struct {
 	nc  net.Conn
 	mu  sync.Mutex
 	buf []byte
+
+	progress atomic.Uint64 // grows at the start and the end of each write to nc: odd within one
+}
+
+// piece is the most that is written to a client at a time, so that its progress shows.
+const piece = 1 << 20
+
+// send writes to the client.
+func (d *downstream) send(p []byte) error {
+	for len(p) > 0 {
+		n := min(len(p), piece)
+		d.progress.Add(1)
+		_, err := d.nc.Write(p[:n])
+		d.progress.Add(1)
+		if err != nil {
+			return err
+		}
+		p = p[n:]
+	}
+	return nil
 }
 
 // Write implements upstream.Downstream.
@@ -25,7 +46,7 @@ func (d *downstream) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		if len(p) > downstreamBuffer {
-			return d.nc.Write(p)
+			return len(p), d.send(p)
 		}
 	}
 	d.buf = append(d.buf, p...)
@@ -43,7 +64,7 @@ func (d *downstream) flush() error {
 	if len(d.buf) == 0 {
 		return nil
 	}
-	_, err := d.nc.Write(d.buf)
+	err := d.send(d.buf)
 	d.buf = d.buf[:0]
 	return err
 }

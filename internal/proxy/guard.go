@@ -109,6 +109,9 @@ func giveUp(parts []part) {
 // roundTrip sends a block and waits for its replies.
 func (c *client) roundTrip(x *upstream.Exchange, block []byte) error {
 	c.up.Send(x, block)
+	if cap(c.send) > keepLen {
+		c.send = nil
+	}
 	if err := c.up.Flush(); err != nil {
 		return err
 	}

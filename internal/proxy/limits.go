@@ -24,6 +24,9 @@ type Limits struct {
 	Waiters       int           // clients that wait for one session
 }
 
+// keepLen is the length from which on a buffer is not used again.
+const keepLen = 64 << 10
+
 // usualBulk is Redis's default for proto-max-bulk-len, for when it may not be asked.
 const usualBulk = 512 << 20
 

@@ -25,6 +25,7 @@ func (c *client) link() error {
 	c.up = upstream.NewConn(nc, &c.out)
 	c.up.SetMode(upstream.Mode{RESP3: c.state.proto == 3})
 	c.up.Hidden, c.up.Quiet = isReserved, c.silent
+	c.up.Limit(c.srv.limits.upstream())
 	c.received = make(chan struct{})
 	go c.serve()
 	c.introduce()
@@ -34,7 +35,7 @@ func (c *client) link() error {
 // serve takes replies back until the client's own upstream connection ends.
 func (c *client) serve() {
 	defer close(c.received)
-	_ = c.up.Serve()
+	c.owed(c.up.Serve())
 	c.handling.Lock() // the command under way may be a read: its reply has reached the client
 	stranded := c.strand()
 	switch {
@@ -71,7 +72,9 @@ func (c *client) local(reply []byte) error {
 		return nil
 	}
 	if c.up != nil {
-		return c.up.Local(reply)
+		err := c.up.Local(reply)
+		c.owed(err)
+		return err
 	}
 	_, err := c.out.Write(reply)
 	return err

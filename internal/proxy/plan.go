@@ -40,7 +40,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		return p, reserved(args[1])
 	}
 	keys, complete := cmd.Keys(c.keys[:0], args)
-	c.keys = keys
+	if c.keys = keys; cap(keys) > keepLen {
+		c.keys = nil
+	}
 	if !complete && c.mentions(args) {
 		asked, err := c.srv.commands.keys(args)
 		switch {

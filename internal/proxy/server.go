@@ -62,7 +62,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		limits: o.Limits, metrics: o.Metrics, log: o.Log,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
-		shares:  shares{endpoint: o.Upstream, byKey: map[shareKey]*upstream.Shared{}},
+		shares:  shares{endpoint: o.Upstream, limits: o.Limits.upstream(), byKey: map[shareKey]*upstream.Shared{}},
 	}
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
@@ -80,6 +80,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 
 // Serve accepts clients from l until Shutdown. It returns nil then.
 func (s *Server) Serve(l net.Listener) error {
+	defer s.watchOutputs()()
 	s.mu.Lock()
 	s.listener = l
 	s.mu.Unlock()

@@ -56,6 +56,7 @@ type shareKey struct {
 // shares are a server's shared connections.
 type shares struct {
 	endpoint *upstream.Endpoint
+	limits   upstream.Limits
 	clients  atomic.Int64 // served now
 	mu       sync.Mutex
 	byKey    map[shareKey]*upstream.Shared
@@ -69,6 +70,7 @@ func (s *shares) get(key shareKey) *upstream.Shared {
 		c = upstream.NewShared(func(ctx context.Context) (net.Conn, error) {
 			return s.endpoint.Dial(ctx, key.db, key.proto)
 		}, &s.clients)
+		c.Limit(s.limits)
 		s.byKey[key] = c
 	}
 	return c
@@ -124,6 +126,7 @@ func (c *client) sendShared() error {
 		c.shared, c.sharedKey = c.srv.shares.get(key), key
 	}
 	err := c.shared.Do(c.call)
+	c.owed(err)
 	_, writeErr := c.out.Write(c.call.Replies)
 	if cap(c.call.Replies) > 4*sharedMost {
 		c.call.Replies = nil

@@ -196,9 +196,11 @@ func (f *Framer) owe() (ended bool, err error) {
 	if f.num > (math.MaxInt64-f.left)/2 {
 		return false, invalidLength()
 	}
+	interposed := f.typ == '>' && f.top != '>' && f.Interposed
+	among := f.typ != '|' && !interposed // it counts as one of the values around it
 	if f.num > 0 {
-		end := f.left // an attribute does not count as one of the values around it
-		if f.typ != '|' {
+		end := f.left
+		if among {
 			end--
 		}
 		if err := f.open(end); err != nil {
@@ -210,8 +212,7 @@ func (f *Framer) owe() (ended bool, err error) {
 	}
 	f.left += f.num
 	f.state = atType
-	interposed := f.typ == '>' && f.top != '>' && f.Interposed
-	return f.typ != '|' && !interposed, nil
+	return among, nil
 }
 
 // bulk skips the bytes of a bulk and checks its CRLF.

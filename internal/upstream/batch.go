@@ -4,6 +4,7 @@ package upstream
 type batch struct {
 	calls  []*Call
 	own    *Call // the leader's
+	kept   int   // bytes of a call's replies that are kept; 0 is no limit
 	next   int   // the call whose replies come
 	frames int   // how many of them are still to come
 	whole  int   // bytes of its whole replies
@@ -13,13 +14,18 @@ type batch struct {
 // calls have all their replies.
 func (b *batch) complete(part []byte, done bool) bool {
 	c := b.calls[b.next]
-	c.Replies = append(c.Replies, part...)
+	c.take(part, b.kept)
 	if !done {
 		return false
 	}
-	b.whole = len(c.Replies)
+	if !c.over {
+		b.whole = len(c.Replies)
+	}
 	if b.frames--; b.frames > 0 {
 		return false
+	}
+	if c.over {
+		c.Replies, c.err = c.Replies[:b.whole], ErrTooMuch
 	}
 	b.whole = 0
 	b.wake(c)

@@ -47,6 +47,12 @@ type Conn struct {
 	midst   bool // the client has got a part of what was sent unasked
 	owing   bool // the connection broke, and the client has not got all of an earlier reply
 
+	limits Limits
+	open   int           // requests that wait for a reply
+	kept   int           // bytes of the proxy's own replies that wait for their place
+	room   chan struct{} // closed when open is down to roomAt; nil if nobody waits for that
+	roomAt int
+
 	complete []*Exchange // whose senders are to be told
 	framer   resp.Framer
 	raw      bool
@@ -79,6 +85,7 @@ func (c *Conn) Pass(request []byte, n int) {
 	c.out = append(c.out, request...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.open += n
 	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].mergeable(c.Quiet) {
 		c.waiting[last].frames += n
 		return
@@ -134,6 +141,10 @@ func (c *Conn) Local(reply []byte) error {
 		_, err := c.down.Write(reply)
 		return err
 	}
+	if err := c.keepLocal(reply); err != nil {
+		return err
+	}
+	c.open++
 	c.waiting = append(c.waiting, awaited{local: append([]byte(nil), reply...)})
 	return nil
 }
@@ -160,6 +171,7 @@ func (c *Conn) Send(x *Exchange, requests []byte) {
 		x.Done <- struct{}{}
 		return
 	}
+	c.open++
 	c.waiting = append(c.waiting, awaited{exchange: x})
 }
 
@@ -200,8 +212,12 @@ func (c *Conn) Serve() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = ErrLost
+	if errors.Is(err, ErrTooMuch) {
+		c.err = fmt.Errorf("%w: %w", ErrLost, err)
+	}
 	c.lose(c.waiting[c.head:])
 	c.waiting, c.head = nil, 0
+	c.answered(c.open)
 	return err
 }
 
@@ -213,7 +229,7 @@ func (c *Conn) lose(open []awaited) {
 		switch {
 		case w.exchange != nil:
 			c.owing = c.owing || w.exchange.Streamed
-			w.exchange.fail(ErrLost)
+			w.exchange.fail(c.err)
 		case w.local == nil:
 			c.owing = true
 		case !c.owing:
@@ -293,6 +309,9 @@ func (c *Conn) take(data []byte) (n int, err error) {
 		}
 	default:
 		x.keep(data[:n])
+		if c.limits.Kept > 0 && len(x.kept) > c.limits.Kept {
+			return n, ErrTooMuch
+		}
 	}
 	if done {
 		return n, c.arrived(x)
@@ -343,6 +362,9 @@ func (c *Conn) arrived(x *Exchange) error {
 	}
 	w := &c.waiting[c.head]
 	if x == nil {
+		if w.confirms == "" {
+			c.answered(1)
+		}
 		if w.frames--; w.frames > 0 && w.confirms == "" { // an error stands for all confirmations
 			return nil
 		}
@@ -354,6 +376,7 @@ func (c *Conn) arrived(x *Exchange) error {
 		if x.After != nil {
 			x.After(&c.mode)
 		}
+		c.answered(1)
 	}
 	c.pop()
 	if err := c.locals(); err != nil {
@@ -384,11 +407,13 @@ func (c *Conn) locals() error {
 			if _, err := c.down.Write(w.local); err != nil {
 				return err
 			}
+			c.kept -= len(w.local) + placeCost
 		case w.exchange != nil && w.exchange.Frames == 0:
 			c.complete = append(c.complete, w.exchange)
 		default:
 			return nil
 		}
+		c.answered(1)
 		c.pop()
 	}
 	return nil
@@ -398,7 +423,7 @@ func (c *Conn) locals() error {
 func (c *Conn) pop() {
 	c.waiting[c.head] = awaited{}
 	if c.head++; c.head == len(c.waiting) {
-		c.waiting, c.head = c.waiting[:0], 0
+		c.waiting, c.head = modest(c.waiting), 0
 	} else if c.head >= 64 && c.head*2 > len(c.waiting) {
 		n := copy(c.waiting, c.waiting[c.head:])
 		clear(c.waiting[n:])

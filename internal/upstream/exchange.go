@@ -46,7 +46,7 @@ func NewExchange() *Exchange { return &Exchange{Done: make(chan struct{}, 1)} }
 func (x *Exchange) Reset(frames, stream int, open bool, decide func(typ byte) bool) {
 	*x = Exchange{
 		Frames: frames, Stream: stream, Open: open, Decide: decide, total: frames,
-		kept: x.kept[:0], ends: x.ends[:0], header: x.header[:0], Done: x.Done,
+		kept: modest(x.kept), ends: modest(x.ends), header: x.header[:0], Done: x.Done,
 	}
 	select {
 	case <-x.Done:

@@ -20,6 +20,7 @@ import (
 // reads by itself, without waking anybody.
 type Shared struct {
 	dial func(context.Context) (net.Conn, error)
+	kept int // bytes of a call's replies that are kept; 0 is no limit
 	// clients is the number of clients that may come: a lone one need not wait for others.
 	clients *atomic.Int64
 
@@ -45,6 +46,7 @@ type Call struct {
 	Frames   int    // how many replies they get
 	Replies  []byte // the replies as they came; after an error those that are whole
 
+	over bool // its replies were too much, and the rest is not kept
 	err  error
 	wake chan bool // true: lead
 }
@@ -60,9 +62,9 @@ func NewShared(dial func(context.Context) (net.Conn, error), clients *atomic.Int
 }
 
 // Do carries out a call. The error says that the connection broke: the call may or may not have
-// been carried out, in part too.
+// been carried out, in part too. After ErrTooMuch it was carried out.
 func (s *Shared) Do(c *Call) error {
-	c.Replies, c.err = c.Replies[:0], nil
+	c.Replies, c.over, c.err = c.Replies[:0], false, nil
 	s.mu.Lock()
 	s.out = append(s.out, c.Requests...)
 	s.calls = append(s.calls, c)
@@ -111,7 +113,7 @@ func (s *Shared) lead(own *Call) {
 // exchange sends the requests and takes the replies to their calls. On an error, the calls that
 // are not complete get it.
 func (s *Shared) exchange(out []byte, calls []*Call, own *Call) error {
-	s.batch = batch{calls: calls, own: own, frames: calls[0].Frames}
+	s.batch = batch{calls: calls, own: own, kept: s.kept, frames: calls[0].Frames}
 	err := s.carry(out)
 	s.batch.end(err)
 	return err
