@@ -68,12 +68,13 @@ type client struct {
 func newClient(s *Server, conn net.Conn) *client {
 	nc := socket.New(conn)
 	c := &client{
-		srv: s, nc: nc, out: downstream{nc: nc},
+		srv: s, nc: nc,
 		parser: resp.NewRequestParser(s.requests()), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
 	c.timer.Stop()
+	c.out.open(nc, int(s.limits.OutputBuffer))
 	return c
 }
 
@@ -89,7 +90,7 @@ func (c *client) run() {
 		c.finish()
 	}
 	c.unlink()
-	_ = c.out.Flush()
+	c.out.close()
 	c.waiter.Close()
 	c.owner.Close()
 	if c.joined {
@@ -156,7 +157,7 @@ func (c *client) flush() error {
 			return err
 		}
 	}
-	return c.out.Flush()
+	return c.out.Push()
 }
 
 // handle is one command's way: what does it mean, and what is done about it?
@@ -337,6 +338,7 @@ func (c *client) refuse(err error) error {
 
 // finish lets the replies under way reach the client.
 func (c *client) finish() {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	for end := time.Now().Add(lastReplies); c.up != nil && c.up.Outstanding() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}

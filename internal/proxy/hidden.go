@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // The reserved prefix is closed to clients: a command that names a key under it is refused, and
@@ -67,7 +69,10 @@ func (c *client) list(name string, req resp.Request) error {
 		return c.local(frame)
 	}
 	x, err := c.sync(req.Raw, false)
-	if err != nil {
+	switch {
+	case errors.Is(err, upstream.ErrTooMuch):
+		return c.broken(err)
+	case err != nil:
 		return err
 	}
 	return c.local(unlisted(name, x.Frame(0)))

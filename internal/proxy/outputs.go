@@ -9,11 +9,11 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
-// What a client is owed costs memory or a goroutine until the client takes it. Replies over the
-// client's own connection to Redis are passed on as they come: a slow client holds up nobody but itself, and
-// they wait in Redis, which has limits of its own. Replies over a shared connection, and the proxy's
-// own, are kept, up to limits.output_buffer. A client that takes nothing of them for
-// limits.output_timeout is closed.
+// What a client is owed costs memory until the client takes it. Replies over the client's own
+// connection to Redis are passed on as they come, and no more are received before it has taken them: a slow
+// client holds up nobody but itself, and they wait in Redis, which has limits of its own. Replies over a shared
+// connection, the proxy's own, and those of guarded commands are kept, up to limits.output_buffer. A
+// client that takes nothing of them for limits.output_timeout is closed.
 
 // upstream are the limits of an upstream connection.
 func (l Limits) upstream() upstream.Limits {
@@ -36,9 +36,6 @@ func (c *client) dropped(reason, why string) {
 	c.srv.log.Warn("client dropped: "+why, "client", c.address(), "reason", reason,
 		"output_buffer", c.srv.limits.OutputBuffer, "output_timeout", c.srv.limits.OutputTimeout, "nesting", c.srv.limits.Nesting)
 }
-
-// writing reports whether the client is being written to, and so may be holding that up.
-func (d *downstream) writing() bool { return d.progress.Load()%2 == 1 }
 
 // stuck is a write to a client that was under way when it was looked.
 type stuck struct {

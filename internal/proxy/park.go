@@ -34,6 +34,8 @@ var past = time.Unix(1, 0)
 
 // await waits for an exchange. The error is errGone or upstream.ErrLost.
 func (c *client) await(x *upstream.Exchange) error {
+	c.out.hurry(true)
+	defer c.out.hurry(false)
 	c.timer.Reset(watchAfter)
 	select {
 	case <-x.Done:

@@ -27,7 +27,7 @@ func (c *client) pace() error {
 		c.ease = most - open - 1
 		return nil
 	}
-	if c.out.writing() {
+	if c.out.behind() {
 		c.ease = most / 2
 		return nil
 	}
@@ -51,7 +51,7 @@ func (c *client) holdUp(most int) error {
 		switch {
 		case c.stopping.Load():
 			return c.gone()
-		case c.out.writing():
+		case c.out.behind():
 			c.ease = most
 			return nil
 		case c.nc.HungUp():

@@ -107,6 +107,9 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 	if c.up != nil && c.up.Outstanding() {
 		return false, nil // behind what was sent before
 	}
+	if c.call.Frames == 0 && c.out.behind() {
+		return false, nil // its replies had better wait in Redis
+	}
 	c.call.Requests = append(c.call.Requests, raw...)
 	c.call.Frames++
 	c.callWrites = c.callWrites || cmd.Is(command.FlagWrite)
@@ -128,6 +131,7 @@ func (c *client) sendShared() error {
 	err := c.shared.Do(c.call)
 	c.owed(err)
 	_, writeErr := c.out.Write(c.call.Replies)
+	c.owed(writeErr)
 	if cap(c.call.Replies) > 4*sharedMost {
 		c.call.Replies = nil
 	}

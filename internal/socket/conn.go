@@ -15,6 +15,8 @@ type Conn struct {
 	read  attempt
 	write attempt
 	loop  loop
+
+	writeOnce func(fd uintptr) bool
 }
 
 // attempt is a read or a write in progress. It is part of the connection since a function that is
@@ -36,6 +38,7 @@ func New(nc net.Conn) *Conn {
 	}
 	c.read.run = c.tryRead
 	c.write.run = c.tryWrite
+	c.writeOnce = func(fd uintptr) bool { c.tryWrite(fd); return true }
 	c.loop.run = c.tryLoop
 	return c
 }
@@ -109,4 +112,21 @@ func (r *attempt) end(err error) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// TryWrite writes what the socket takes at once, and returns how much that was. It is nothing where
+// there is no plain socket.
+func (c *Conn) TryWrite(p []byte) (int, error) {
+	if c.raw == nil || len(p) == 0 {
+		return 0, nil
+	}
+	w := &c.write
+	w.buf, w.n = p, 0
+	err := c.raw.Write(c.writeOnce)
+	n := w.n
+	w.buf = nil
+	if err == nil && w.errno != 0 && w.errno != syscall.EAGAIN {
+		err = w.errno
+	}
+	return n, err
 }

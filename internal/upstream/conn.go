@@ -14,8 +14,9 @@ import (
 // not have been carried out.
 var ErrLost = errors.New("the connection to the upstream Redis broke")
 
-// Downstream takes the bytes that belong to the client. Write may keep them until Flush. Sender and
-// receiver may call it at the same time.
+// Downstream takes the bytes that belong to the client. Write may keep them until Flush and does not
+// wait for the client; the receiver calls Flush, which may. Sender and receiver may call it at the same
+// time.
 type Downstream interface {
 	Write(p []byte) (int, error)
 	Flush() error
