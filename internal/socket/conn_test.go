@@ -155,3 +155,37 @@ func TestAWriteToAPeerThatHasGoneFails(t *testing.T) {
 		})
 	}
 }
+
+func TestTryWriteTakesWhatTheSocketTakes(t *testing.T) {
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) {
+			near, far := pair(t)
+			sent := 0
+			for {
+				n, err := near.TryWrite(make([]byte, 1<<20))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if sent += n; n < 1<<20 {
+					break
+				}
+			}
+			if name == "pipe" {
+				if sent > 0 {
+					t.Errorf("%d bytes were written without a reader", sent)
+				}
+				return
+			}
+			if n, err := near.TryWrite(make([]byte, 1<<20)); n > 1<<19 || err != nil {
+				t.Errorf("then %d bytes, %v", n, err)
+			}
+			if _, err := io.ReadFull(far, make([]byte, sent)); err != nil {
+				t.Error(err)
+			}
+			_ = near.Close()
+			if _, err := near.TryWrite([]byte("x")); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("after the end: %v", err)
+			}
+		})
+	}
+}
