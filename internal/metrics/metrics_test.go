@@ -101,7 +101,7 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 	}
 }
 
-func TestMetricsThatCountNothingTakeEveryEvent(t *testing.T) {
+func TestMetricsThatCountNothingTakeEveryEvent(*testing.T) {
 	m := None()
 	m.Rule("chat")
 	m.Connected(1)

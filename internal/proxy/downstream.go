@@ -110,7 +110,7 @@ func (d *downstream) push(p []byte) error {
 		d.buf = d.buf[:0]
 		return nil
 	}
-	d.buf = append(rest, p...)
+	d.buf = append(d.buf[:copy(d.buf, rest)], p...)
 	d.writing = true
 	d.draining.Go(d.drain)
 	return nil
