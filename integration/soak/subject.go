@@ -103,7 +103,7 @@ func runSubject(configFile, gauge string) error {
 	}
 	go tell(listener)
 	ctx := context.Background()
-	p, err := app.Start(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	p, err := app.Start(ctx, cfg, "soak", slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
 	if err != nil {
 		return err
 	}
