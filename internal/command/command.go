@@ -26,6 +26,11 @@ func (c *Command) Is(f Flags) bool {
 	return c.Flags&f == f
 }
 
+// Fits reports whether a call of n arguments, its name among them, is one that the server executes.
+func (c *Command) Fits(n int) bool {
+	return n == c.Arity || c.Arity < 0 && n >= -c.Arity
+}
+
 // Container reports whether the command has sub-commands.
 func (c *Command) Container() bool {
 	return c.subs != nil

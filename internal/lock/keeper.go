@@ -290,6 +290,18 @@ func (s *Sequence) Join(member any) {
 	s.members[member] = struct{}{}
 }
 
+// Alone reports whether no other connection than member has a part in the sequence.
+func (s *Sequence) Alone(member any) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other := range s.members {
+		if other != member {
+			return false
+		}
+	}
+	return true
+}
+
 // leave ends a connection's part and reports whether it was the last with one.
 func (s *Sequence) leave(member any) bool {
 	s.mu.Lock()

@@ -311,3 +311,37 @@ func TestAFailedCommandLeavesItsReadsToBeWritten(t *testing.T) {
 		w.fenced(a.write("s", k1), ReasonSuperseded)
 	})
 }
+
+func TestWhatATransactionReadsBesideItsWriteIsCurrentUnderItsGrant(t *testing.T) {
+	bubble(t, brief, func(w *world) {
+		for _, stale := range []bool{false, true} {
+			a := w.client("a")
+			w.did(a.write("s", k1))
+			a.sequence("s").ReadBeside(7, []uint64{k2}, w.f.token(a.sequence("s").Record).Grant, 1, time.Now())
+			a.in("s", Ended)
+			a.nobodyHolds("s")
+			if stale {
+				w.elsewhere("s")
+				w.fenced(a.write("s", k2), ReasonSuperseded)
+				continue
+			}
+			w.did(a.write("s", k2))
+			if stored := w.f.token(a.sequence("s").Record); stored.StoredSeq != 2 {
+				w.Errorf("stored %+v, want the second write under the grant", stored)
+			}
+			a.in("s", Free)
+		}
+	})
+}
+
+func TestWhatATransactionReadsBesideItsWriteKeepsAHold(t *testing.T) {
+	bubble(t, rule.Rule{WritesPerRead: rule.Many}, func(w *world) {
+		a := w.client("a")
+		w.did(a.read("s", k1))
+		w.did(a.write("s", k1))
+		a.sequence("s").ReadBeside(7, []uint64{k2}, w.f.token(a.sequence("s").Record).Grant, 1, time.Now())
+		a.in("s", Held)
+		a.holds("s")
+		w.did(a.write("s", k2))
+	})
+}

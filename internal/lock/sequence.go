@@ -151,6 +151,21 @@ func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 	s.used = now
 }
 
+// ReadBeside takes in a read command that was answered in the very transaction of a commit and is not
+// written by it: what it read is current as long as grant is the newest.
+func (s *Sequence) ReadBeside(command uint64, keys []uint64, grant, seq uint64, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Held {
+		s.grant, s.seq = grant, seq
+		s.setState(Ended)
+	}
+	s.reads.add(command, keys, now)
+	s.pending = true
+	s.lingering = false
+	s.used = now
+}
+
 // Write is a write that is about to be sent.
 type Write struct {
 	Keys []uint64 // the session's keys that it writes, as hashes

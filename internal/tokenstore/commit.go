@@ -45,10 +45,11 @@ type Check struct {
 type Block struct {
 	Frames int // how many there are
 	Checks int // the number of checks: one a session, or none
-	// Command is the index of the reply to queueing the client's command.
-	Command int
-	// Exec is the index of the EXEC's reply: an array of the client's reply and a settlement a
-	// session, nil when a check refused, or an error when the command could not be queued.
+	// Command is the index of the reply to queueing the client's command, the first of Commands.
+	Command  int
+	Commands int
+	// Exec is the index of the EXEC's reply: an array of the client's replies and a settlement a
+	// session, nil when a check refused, or an error when a command could not be queued.
 	Exec int
 }
 
@@ -57,13 +58,13 @@ func (b Block) Check(i int) int { return 1 + i }
 
 // Settle is the index of session i's settlement, counting the elements of the EXEC's array from
 // the EXEC's own index on.
-func (b Block) Settle(i int) int { return b.Exec + 1 + i }
+func (b Block) Settle(i int) int { return b.Exec + b.Commands + i }
 
-// AppendCommit appends the block that applies a client's command (RESP bytes) under its tokens.
+// AppendCommit appends the block that applies so many commands of a client (RESP bytes) under their tokens.
 // With watched, the records' tokens are under WATCH on the connection since they were last known
 // to be good (AppendWatch, AppendVerify): the block needs no check then.
-func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte, watched bool) ([]byte, Block) {
-	var b Block
+func (s *Store) AppendCommit(dst []byte, parts []Commit, commands []byte, count int, watched bool) ([]byte, Block) {
+	b := Block{Commands: count}
 	if !watched {
 		dst = appendWatch(dst, parts)
 		for i := range parts {
@@ -73,12 +74,12 @@ func (s *Store) AppendCommit(dst []byte, parts []Commit, command []byte, watched
 		b.Frames = 1 + len(parts)
 	}
 	dst = append(dst, "*1\r\n$5\r\nMULTI\r\n"...)
-	dst = append(dst, command...)
+	dst = append(dst, commands...)
 	for i := range parts {
 		dst = s.appendSettle(dst, &parts[i])
 	}
 	b.Command = b.Frames + 1
-	b.Exec = b.Command + len(parts) + 1
+	b.Exec = b.Command + count + len(parts)
 	b.Frames = b.Exec + 1
 	return append(dst, "*1\r\n$4\r\nEXEC\r\n"...), b
 }

@@ -47,6 +47,9 @@ func (r *Record) wakeList(waiter string) string {
 // Keys returns the record's keys: token, hold, queue.
 func (r *Record) Keys() []string { return []string{r.token, r.hold, r.queue} }
 
+// Is reports whether both are one session's.
+func (r *Record) Is(other *Record) bool { return r.token == other.token && r.DB == other.DB }
+
 // String names the session in logs and messages.
 func (r *Record) String() string {
 	if r.DB == 0 {

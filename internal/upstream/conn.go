@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/socket"
@@ -53,6 +54,8 @@ type Conn struct {
 	kept   int           // bytes of the proxy's own replies that wait for their place
 	room   chan struct{} // closed when open is down to roomAt; nil if nobody waits for that
 	roomAt int
+
+	errors atomic.Int64 // see Errors
 
 	complete []*Exchange // whose senders are to be told
 	framer   resp.Framer
@@ -199,6 +202,10 @@ func (c *Conn) Outstanding() bool {
 	return len(c.waiting) > c.head && !c.waiting[c.head].raw
 }
 
+// Errors counts the error replies to requests that were passed. While nothing is outstanding, it
+// stands still.
+func (c *Conn) Errors() int64 { return c.errors.Load() }
+
 // Owes reports, after Serve, whether the client has not got all of a reply that it waits for.
 func (c *Conn) Owes() bool {
 	c.mu.Lock()
@@ -229,7 +236,7 @@ func (c *Conn) lose(open []awaited) {
 	for _, w := range open {
 		switch {
 		case w.exchange != nil:
-			c.owing = c.owing || w.exchange.Streamed
+			c.owing = c.owing || w.exchange.owes()
 			w.exchange.fail(c.err)
 		case w.local == nil:
 			c.owing = true
@@ -292,10 +299,17 @@ func (c *Conn) take(data []byte) (n int, err error) {
 		c.framer.Interposed = x == nil || !x.Subscribes
 		switch {
 		case x == nil:
+			if data[0] == '-' {
+				c.errors.Add(1)
+			}
 		case x.atExec():
 			return c.exec(x, data)
 		default:
-			x.begin(data[0])
+			if header := x.begin(data[0]); header != nil && !x.quiet {
+				if _, err := c.down.Write(header); err != nil {
+					return 0, err
+				}
+			}
 		}
 	}
 	n, done, err := c.framer.Scan(data)

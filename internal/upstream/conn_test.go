@@ -118,6 +118,55 @@ func TestAnExecsArrayIsTakenApart(t *testing.T) {
 	}
 }
 
+func TestSeveralElementsOfAnExecGoDownstreamAsAnArray(t *testing.T) {
+	for name, tc := range map[string]struct {
+		replies, client string
+		may             bool
+		frames          []string
+		refused         bool
+		failed          []int
+	}{
+		"all": {
+			"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n*1\r\n:1\r\n$-1\r\n$1\r\n7\r\n",
+			"+QUEUED\r\n+QUEUED\r\n*2\r\n*1\r\n:1\r\n$-1\r\n", true,
+			[]string{"+OK\r\n", "", "", "+QUEUED\r\n", "", "", "$1\r\n7\r\n"},
+			false, nil,
+		},
+		"errors among them": {
+			"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:1\r\n-ERR x\r\n!3\r\nERR\r\n",
+			"+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n-ERR x\r\n", true,
+			[]string{"+OK\r\n", "", "", "+QUEUED\r\n", "", "", "!3\r\nERR\r\n"},
+			false,
+			[]int{1, 2},
+		},
+		"none, since it may not": {
+			"+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n:1\r\n:2\r\n:3\r\n", "+QUEUED\r\n+QUEUED\r\n", false,
+			[]string{"+OK\r\n", "", "", "+QUEUED\r\n", "", "", ":3\r\n"},
+			false, nil,
+		},
+		"none, since one was not queued": {
+			"+OK\r\n+QUEUED\r\n-ERR x\r\n+QUEUED\r\n-EXECABORT\r\n", "+QUEUED\r\n-ERR x\r\n", true,
+			[]string{"+OK\r\n", "", "", "+QUEUED\r\n", "-EXECABORT\r\n"},
+			true, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			x := NewExchange()
+			x.Reset(5, 4, true, func(byte) bool { return tc.may })
+			x.From, x.To, x.Whole, x.Tail = 1, 3, true, 1
+			s.Send(x, nil)
+			s.replies(tc.replies)
+			s.done(x, nil)
+			s.got(tc.client)
+			s.kept(x, tc.frames...)
+			if x.Refused != tc.refused || !slices.Equal(x.Failed, tc.failed) {
+				t.Errorf("refused %v, failed %v", x.Refused, x.Failed)
+			}
+		})
+	}
+}
+
 func TestAnExecThatAppliedNothingIsKept(t *testing.T) {
 	for name, reply := range map[string]string{
 		"nil": "*-1\r\n", "nil in RESP3": "_\r\n", "an error": "-EXECABORT x\r\n", "nothing at all": "*0\r\n", "an error in RESP3": "!3\r\nERR\r\n",

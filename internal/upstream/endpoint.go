@@ -21,8 +21,16 @@ type Endpoint struct {
 	DialTimeout time.Duration
 }
 
+// Login is as whom to log in: the arguments of AUTH. Nil is the URL's user, an empty one nobody.
+type Login []string
+
 // Dial connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
 func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
+	return e.DialAs(ctx, nil, db, proto)
+}
+
+// DialAs is Dial as somebody else.
+func (e *Endpoint) DialAs(ctx context.Context, as Login, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)
@@ -32,22 +40,24 @@ func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		_ = nc.SetDeadline(deadline)
 	}
-	if err := e.login(nc, db, proto); err != nil {
+	if err := e.login(nc, as, db, proto); err != nil {
 		_ = nc.Close()
 		return nil, err
 	}
 	return nc, nc.SetDeadline(time.Time{})
 }
 
-func (e *Endpoint) login(nc net.Conn, db, proto int) error {
+func (e *Endpoint) login(nc net.Conn, as Login, db, proto int) error {
 	var out []byte
 	replies := 0
-	if e.Options.Password != "" {
+	if as == nil && e.Options.Password != "" {
+		as = Login{e.Options.Password}
 		if e.Options.Username != "" {
-			out = resp.AppendCommandStrings(out, "AUTH", e.Options.Username, e.Options.Password)
-		} else {
-			out = resp.AppendCommandStrings(out, "AUTH", e.Options.Password)
+			as = Login{e.Options.Username, e.Options.Password}
 		}
+	}
+	if len(as) > 0 {
+		out = resp.AppendCommandStrings(out, append(Login{"AUTH"}, as...)...)
 		replies++
 	}
 	if db != 0 {

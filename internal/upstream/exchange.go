@@ -21,12 +21,22 @@ type Exchange struct {
 	// After, if set after Reset, is called by the receiver when the last reply is in: it says what
 	// may come unasked from then on.
 	After func(*Mode)
+	// From and To: the replies from From on and before To go downstream as well, whatever they are.
+	From, To int
+	// Whole says that of an opened EXEC not only the first element is the client's, but all save
+	// the last Tail ones. They go downstream as an array.
+	Whole bool
+	Tail  int
 
 	// Streamed says that the client's reply went downstream, StreamType is its type byte.
 	Streamed   bool
 	StreamType byte
 	// Opened says that the last reply was an array.
 	Opened bool
+	// Refused says that one of the replies between From and To was an error.
+	Refused bool
+	// Failed are the elements of an opened EXEC that are errors, counted from 0.
+	Failed []int
 	// Err is ErrLost when the connection broke before the last reply.
 	Err error
 
@@ -34,7 +44,8 @@ type Exchange struct {
 	ends    []int
 	header  []byte        // of an EXEC's array, while it is incomplete
 	total   int           // Frames, or more when an EXEC's array was taken apart
-	dropped bool          // the client's reply is being read and not wanted
+	passes  bool          // the reply being read goes downstream
+	dropped bool          // it is the client's and not wanted
 	quiet   bool          // it goes nowhere, though it was wanted
 	Done    chan struct{} // receives when the last reply is in, or the connection broke
 }
@@ -46,7 +57,7 @@ func NewExchange() *Exchange { return &Exchange{Done: make(chan struct{}, 1)} }
 func (x *Exchange) Reset(frames, stream int, open bool, decide func(typ byte) bool) {
 	*x = Exchange{
 		Frames: frames, Stream: stream, Open: open, Decide: decide, total: frames,
-		kept: modest(x.kept), ends: modest(x.ends), header: x.header[:0], Done: x.Done,
+		kept: modest(x.kept), ends: modest(x.ends), header: x.header[:0], Failed: x.Failed[:0], Done: x.Done,
 	}
 	select {
 	case <-x.Done:
@@ -69,16 +80,32 @@ func (x *Exchange) Frame(i int) []byte {
 
 func (x *Exchange) complete() bool { return len(x.ends) == x.total }
 
-// begin is called at the start of each reply.
-func (x *Exchange) begin(typ byte) {
-	if len(x.ends) == x.Stream && (!x.Open || x.Opened) {
+// begin is called at the start of each reply. It returns what goes downstream before it: the
+// header of an array that the client gets a part of.
+func (x *Exchange) begin(typ byte) (header []byte) {
+	i := len(x.ends)
+	x.passes, x.dropped = false, false
+	switch {
+	case i >= x.From && i < x.To:
+		x.passes = true
+	case x.Open && !x.Opened:
+	case i == x.Stream:
 		x.Streamed = x.Decide(typ)
-		x.dropped = !x.Streamed
+		if x.Streamed && x.Whole {
+			header = resp.AppendArray(nil, x.total-x.Tail-i)
+		}
+		fallthrough
+	case x.Whole && i > x.Stream && i < x.total-x.Tail:
+		x.passes, x.dropped = x.Streamed, !x.Streamed
 	}
+	return header
 }
 
 // streaming reports whether the reply being read goes downstream.
-func (x *Exchange) streaming() bool { return len(x.ends) == x.Stream && x.Streamed }
+func (x *Exchange) streaming() bool { return x.passes }
+
+// owes reports whether the client has got a part of what it is to get of the exchange, and not all.
+func (x *Exchange) owes() bool { return x.Streamed || x.From < x.To && len(x.ends) < x.To }
 
 // keep keeps bytes of the reply being read, unless it is the client's and dropped.
 func (x *Exchange) keep(data []byte) {
@@ -89,10 +116,17 @@ func (x *Exchange) keep(data []byte) {
 
 // end is called at the end of each reply.
 func (x *Exchange) end(typ byte) {
-	if len(x.ends) == x.Stream {
+	i, failed := len(x.ends), typ == '-' || typ == '!'
+	switch {
+	case i >= x.From && i < x.To:
+		x.Refused = x.Refused || failed
+	case x.Opened && failed:
+		x.Failed = append(x.Failed, i-x.Frames+1)
+	}
+	if i == x.Stream {
 		x.StreamType = typ
 	}
-	x.dropped = false
+	x.passes, x.dropped = false, false
 	x.ends = append(x.ends, len(x.kept))
 }
 
