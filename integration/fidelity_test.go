@@ -682,13 +682,6 @@ func TestCommandsThatCannotBeGuardedAreRefused(t *testing.T) {
 		{"it reads keys that only values name", `
 			SORT ctx:l BY weight_* GET object_*
 			SORT ctx:l BY weight_* STORE ctx:sorted`},
-		{"a session cannot be held while a command blocks", `
-			BLPOP ctx:l 0
-			BRPOP free ctx:none 0
-			BLMOVE ctx:l ctx:l2 LEFT RIGHT 0
-			BLMPOP 0 1 ctx:l LEFT
-			BZPOPMIN ctx:none 0
-			XREAD BLOCK 0 STREAMS ctx:x $`},
 		{"a session of another database cannot be fenced from here", `
 			MOVE ctx:l 1
 			COPY ctx:l ctx:l DB 1`},
@@ -1054,41 +1047,6 @@ func TestSubscribersMonitorsAndBlockedClientsAreServedAsByRedis(t *testing.T) {
 	})
 }
 
-// Case 52.
-func TestATransactionWithAGuardedKeyIsRefusedAsAWhole(t *testing.T) {
-	server := harness.StartRedis(t)
-	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
-	for _, guarded := range [][]string{
-		{"SET", "ctx:s", "v"},
-		{"GET", "ctx:s"},
-		{"MSET", "free", "v", "ctx:s", "v"},
-		{"NONSENSE", "ctx:s"},
-		{"EVAL", "return redis.call('set', KEYS[1], 'v')", "1", "ctx:s"},
-	} {
-		client, conn := connect(t, "client", proxy.Addr)
-		conn.Send(harness.Encode("MULTI") + harness.Encode("SET", "free", "1") + harness.Encode(guarded...) +
-			harness.Encode("SET", "free", "2") + harness.Encode("EXEC") + harness.Encode("EXEC"))
-		client.hears("OK")
-		client.hears("QUEUED")
-		client.hearsError("FENCEDENIED")
-		client.hears("QUEUED")
-		client.hearsError("EXECABORT")
-		client.hearsError("ERR") // EXEC without MULTI
-		if n := server.Client().DBSize(t.Context()).Val(); n > 0 {
-			t.Fatalf("%q: the transaction left %d keys", guarded, n)
-		}
-		client.does("OK", "MULTI")
-		client.fails("FENCEDENIED", guarded...)
-		client.does("OK", "DISCARD")
-		client.does("OK", "MULTI")
-		client.does("QUEUED", "SET", "free", "3")
-		client.does([]any{"OK"}, "EXEC")
-		client.does(nil, "GET", "ctx:s")
-		client.does("OK", "SET", "ctx:s", "v")
-		empty(t, server)
-	}
-}
-
 // Case 50: the fence uses WATCH and MULTI on the client's own connection to Redis.
 func TestTheFencesWatchAndTheClientsDoNotMix(t *testing.T) {
 	server := harness.StartRedis(t)
@@ -1152,11 +1110,4 @@ func TestTheFencesWatchAndTheClientsDoNotMix(t *testing.T) {
 			client.does([]any{"OK"}, "EXEC")
 		})
 	}
-	t.Run("a guarded write cannot be part of a client's WATCH", func(t *testing.T) {
-		client := begin(t)
-		client.does("OK", "WATCH", "free")
-		client.fails("FENCEDENIED", "SET", "ctx:s", "w")
-		client.does("OK", "UNWATCH")
-		client.does("OK", "SET", "ctx:s", "w")
-	})
 }

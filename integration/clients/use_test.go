@@ -50,27 +50,46 @@ func (r report) want(t *testing.T, steps map[string]any) {
 	}
 }
 
+// ordinaryUse is what the steps of ordinary use come to.
+var ordinaryUse = map[string]any{
+	"connect with defaults":          true,
+	"connect with name and database": []any{"worker-1", 2},
+	"select":                         []any{"in 2", nil},
+	"pipeline":                       1000,
+	"transaction":                    []any{true, 1, "v"},
+	"watch":                          []any{2, "theirs, mine"},
+	"publish and subscribe":          []any{[]any{1, 1}, []any{[]any{"news", "one"}, []any{"news:more", "two"}}},
+	"blocking pop":                   []any{"jobs", "job"},
+	"big value":                      []any{5 << 20, true},
+	"binary value":                   hex.EncodeToString(everyByte()),
+	"scan":                           500,
+	"script":                         []any{1, 2, 3},
+	"pool":                           0,
+}
+
+// What a client does in pipelines, in transactions and under WATCH is the same on guarded keys.
+func TestOrdinaryUseOfGuardedKeysIsServedAsByRedis(t *testing.T) {
+	for _, c := range clients(t) {
+		t.Run(c.name, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: `
+rules:
+  - {name: transactions, prefix: "transaction"}
+  - {name: watches, prefix: "watched"}
+  - {name: pipelines, prefix: "pipeline:"}
+`})
+			c.does(t, "use", servers{proxy.Addr, server.Addr}).want(t, ordinaryUse)
+		})
+	}
+}
+
 // Case 46.
 func TestOrdinaryUseIsServedAsByRedis(t *testing.T) {
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
 			proxy := startProxy(t, server)
-			c.does(t, "use", servers{proxy.Addr, server.Addr}).want(t, map[string]any{
-				"connect with defaults":          true,
-				"connect with name and database": []any{"worker-1", 2},
-				"select":                         []any{"in 2", nil},
-				"pipeline":                       1000,
-				"transaction":                    []any{true, 1, "v"},
-				"watch":                          []any{2, "theirs, mine"},
-				"publish and subscribe":          []any{[]any{1, 1}, []any{[]any{"news", "one"}, []any{"news:more", "two"}}},
-				"blocking pop":                   []any{"jobs", "job"},
-				"big value":                      []any{5 << 20, true},
-				"binary value":                   hex.EncodeToString(everyByte()),
-				"scan":                           500,
-				"script":                         []any{1, 2, 3},
-				"pool":                           0,
-			})
+			c.does(t, "use", servers{proxy.Addr, server.Addr}).want(t, ordinaryUse)
 		})
 	}
 }

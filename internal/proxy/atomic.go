@@ -22,6 +22,8 @@ var atomics = map[string]struct{}{
 	"setnx": {}, "hsetnx": {}, "msetnx": {},
 	// take a named member out, if it is there
 	"srem": {}, "zrem": {}, "xdel": {},
+	// wait for whatever comes, and take it
+	"blpop": {}, "brpop": {}, "blmpop": {}, "blmove": {}, "brpoplpush": {}, "bzpopmin": {}, "bzpopmax": {}, "bzmpop": {},
 	// the server keeps the group's place
 	"xack": {}, "xreadgroup": {}, "xautoclaim": {}, "xclaim": {},
 }

@@ -48,11 +48,13 @@ type client struct {
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
 	blocks   bool        // its upstream connection waits at the store
-	joined   bool        // it has a part in sequences of the proxy's owner
-	silent   bool        // it does not hear of the present command (quiet.go)
-	skipped  bool        // … since CLIENT REPLY SKIP came before it
-	armed    []byte      // the CLIENT CACHING that is about it (tracking.go)
-	carried  bool        // its upstream connection is not its first
+	tx       transaction
+	aside    *aside // the client's second upstream connection, nil until it is needed
+	joined   bool   // it has a part in sequences of the proxy's owner
+	silent   bool   // it does not hear of the present command (quiet.go)
+	skipped  bool   // … since CLIENT REPLY SKIP came before it
+	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
+	carried  bool   // its upstream connection is not its first
 
 	// Used again by each command:
 	exchange *upstream.Exchange
@@ -136,8 +138,12 @@ func (c *client) next() (resp.Request, error) {
 			}
 			return req, nil
 		}
+		had := len(c.in.bytes())
 		if err := c.flush(); err != nil {
 			return req, err
+		}
+		if len(c.in.bytes()) > had {
+			continue // it was read ahead meanwhile
 		}
 		if c.lost.Load() && !c.stranded.Load() || c.stopping.Load() {
 			return req, c.gone()
@@ -151,6 +157,14 @@ func (c *client) next() (resp.Request, error) {
 func (c *client) flush() error {
 	if err := c.sendShared(); err != nil {
 		return c.broken(err)
+	}
+	if c.holding() {
+		c.handling.Lock()
+		err := c.try()
+		c.handling.Unlock()
+		if err != nil {
+			return err
+		}
 	}
 	if c.up != nil {
 		if err := c.up.Flush(); err != nil {
@@ -169,6 +183,8 @@ func (c *client) handle(req resp.Request) error {
 	switch {
 	case c.stranded.Load():
 		return c.refuseStranded(p)
+	case c.holding():
+		return c.enqueue(cmd, p, req, err)
 	case c.state.replica && (err != nil || len(p.parts) > 0):
 		return errReplica
 	case err == nil && len(p.parts) == 0:
@@ -180,20 +196,33 @@ func (c *client) handle(req resp.Request) error {
 	switch {
 	case err != nil:
 		c.state.refused = c.state.multi
+		return c.refuse(err)
+	case blocks(cmd, req.Args):
+		return c.answerError(c.block(cmd, p, req))
 	case p.writes:
-		err = c.guarded(p, req, c.write)
+		return c.answerError(c.guarded(p, body{raw: req.Raw, count: 1}, c.write))
 	default:
-		err = c.guarded(p, req, c.read)
+		return c.answerError(c.guarded(p, body{raw: req.Raw, count: 1}, c.read))
 	}
+}
+
+// answerError answers a command with what came of it, unless it is nil. What it returns ends the
+// client.
+func (c *client) answerError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errGone), errors.Is(err, errStopping), errors.Is(err, upstream.ErrLost):
+	case fatal(err):
 		_ = c.refuse(err)
 		return err
 	default:
 		return c.refuse(err)
 	}
+}
+
+// fatal reports whether an error ends the client.
+func fatal(err error) bool {
+	return errors.Is(err, errGone) || errors.Is(err, errStopping) || errors.Is(err, upstream.ErrLost)
 }
 
 var quit = []byte("quit")
@@ -210,9 +239,6 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	}
 	if _, ok := sticky[name]; ok || cmd == nil {
 		c.state.alone = true
-	}
-	if name == "auth" {
-		c.state.unsure = true
 	}
 	switch shared, err := c.share(cmd, req.Raw); {
 	case err != nil:
@@ -241,14 +267,14 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	case "quit":
 		return c.quit(req)
 	default:
-		return c.change(name, req)
+		return c.change(cmd, name, req)
 	}
 	c.up.Pass(req.Raw, 1)
 	return nil
 }
 
 // change passes a command that may change the connection's state.
-func (c *client) change(name string, req resp.Request) error {
+func (c *client) change(cmd *command.Command, name string, req resp.Request) error {
 	if !c.state.monitors {
 		switch deaf, err := c.isDeaf(); {
 		case err != nil:
@@ -260,12 +286,27 @@ func (c *client) change(name string, req resp.Request) error {
 	}
 	switch name {
 	case "multi":
-		c.unwatch()
-		c.state.multi = true
+		switch {
+		case c.state.multi || !cmd.Fits(len(req.Args)):
+		case c.hold():
+			return nil
+		default:
+			c.unwatch()
+			c.state.multi, c.tx.passed = true, true
+		}
 	case "exec":
-		return c.exec(req)
+		if c.state.multi {
+			return c.passExec(req)
+		}
 	case "discard":
-		c.state.endMulti()
+		if c.state.multi {
+			c.state.endMulti()
+		}
+	case "auth":
+		if !c.state.multi {
+			return c.auth(req)
+		}
+		c.state.unsure, c.state.proved = true, false
 	case "watch":
 		c.unwatch()
 		c.state.watching = c.state.watching || !c.state.multi

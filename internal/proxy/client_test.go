@@ -264,9 +264,9 @@ func TestAStaleHolderIsRefusedAfterItsSuccessorRead(t *testing.T) {
 
 func TestATransactionWithARefusedCommandAppliesNothing(t *testing.T) {
 	a := dial(t, serve(t))
-	a.sends("MULTI", "SET other 1", "SET agent:s1:k 1", "EXEC", "EXISTS other", "MULTI", "SET other 2", "EXEC")
+	a.sends("MULTI", "SET other 1", "GET fence-proxy:x", "EXEC", "EXISTS other", "MULTI", "SET other 2", "EXEC")
 	a.gets("+OK\r\n+QUEUED\r\n")
-	a.refusal(`-FENCEDENIED rule "chat" session "s1": set can't be guarded inside MULTI`)
+	a.refusal(`-FENCEDENIED the key "fence-proxy:x" is reserved`)
 	a.refusal("-EXECABORT Transaction discarded because of previous errors.")
 	a.gets(":0\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n")
 }

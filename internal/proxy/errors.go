@@ -12,6 +12,9 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
+// errUnproved says that Redis did not let the client's user do what a fence stands on.
+var errUnproved = errors.New("the client's user may not WATCH, MULTI or EXEC, which the fence needs")
+
 // deniedError refuses a command that cannot be guarded, or a reserved key.
 type deniedError struct{ reason string }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // watched is the fence that stands on a client's upstream connection: the WATCH that was taken
@@ -40,6 +41,13 @@ func (c *client) unwatch() {
 	}
 }
 
+// unwatched notes that an EXEC or DISCARD on a connection takes the fence's WATCH away.
+func (c *client) unwatched(up *upstream.Conn) {
+	if up == c.up {
+		c.watched.gone()
+	}
+}
+
 // standing notes the WATCH that was taken with a begin, from the record read behind it.
 func (c *client) standing(s *lock.Sequence, b tokenstore.Begin, record []byte) {
 	c.watched.set = true
@@ -59,7 +67,7 @@ func (c *client) escaped() error {
 	switch {
 	case len(command) > 0 && !isError(command) && string(command) != "+QUEUED\r\n",
 		x.Opened && b.Checks > 0 && isError(x.Frame(0)) && !c.decideWrite(0):
-		c.state.unsure = true
+		c.state.proved = false
 		return errEscaped
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"hash/maphash"
 	"strings"
 	"time"
 
@@ -14,18 +15,24 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
+// body is what a client wants done under the guard: a command, or all of a transaction.
+type body struct {
+	raw   []byte // as it came
+	count int    // how many commands
+	tx    *transaction
+	now   bool // a try: it waits for no holder, and a nil is no answer (blocking.go)
+}
+
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.
-func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, time.Time) error) error {
+func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) error {
 	if err := c.link(); err != nil {
 		return &downError{p.sessions(), err}
 	}
-	if c.state.unsure {
-		switch refusal, err := c.prove(); {
-		case refusal != nil:
-			return c.local(refusal)
-		case err != nil && (p.writes || errors.Is(err, upstream.ErrLost)): // a read is refused together with its begin
-			return &downError{p.sessions(), err}
-		}
+	switch refusal, err := c.prove(b); {
+	case refusal != nil:
+		return c.local(refusal)
+	case err != nil && (p.writes || b.tx != nil || errors.Is(err, upstream.ErrLost)): // a read is refused together with its begin
+		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
 	for i := range p.parts {
@@ -35,7 +42,7 @@ func (c *client) guarded(p plan, req resp.Request, run func(plan, resp.Request, 
 		}
 	}
 	defer leave(p.parts)
-	err := run(p, req, start)
+	err := run(p, b, start)
 	if err != nil {
 		giveUp(p.parts)
 	}
@@ -48,11 +55,21 @@ var probe = append(resp.AppendCommandStrings(nil, "WATCH", tokenstore.Prefix), "
 // prove makes sure that Redis lets the client WATCH, MULTI and EXEC: without the first a stale write
 // would be applied, without the second the command in a block would be carried out by itself. Its user
 // may lack the right; refusal is what Redis says to one who has not logged in.
-func (c *client) prove() (refusal []byte, err error) {
-	c.watched.gone()
+func (c *client) prove(b body) (refusal []byte, err error) {
+	switch {
+	case c.state.proved:
+		return nil, nil
+	case b.tx != nil: // it was tried before MULTI
+		return nil, errUnproved
+	}
+	up, err := c.writesOn(b)
+	if err != nil {
+		return nil, err
+	}
+	c.unwatched(up)
 	x := c.exchange
 	x.Reset(3, -1, false, nil)
-	if err := c.roundTrip(x, probe); err != nil {
+	if err := c.roundTripOn(up, x, probe); err != nil {
 		return nil, err
 	}
 	for i := range x.Frames {
@@ -62,12 +79,12 @@ func (c *client) prove() (refusal []byte, err error) {
 			return f, nil
 		default:
 			if i == x.Frames-1 { // a MULTI that can't be ended
-				c.up.Drop([]byte("*1\r\n$7\r\nDISCARD\r\n"), 1)
+				up.Drop([]byte(discard), 1)
 			}
 			return nil, &tokenstore.StoreError{Reply: string(f[1 : len(f)-2])}
 		}
 	}
-	c.state.unsure = false
+	c.state.proved = true
 	return nil, nil
 }
 
@@ -108,15 +125,22 @@ func giveUp(parts []part) {
 
 // roundTrip sends a block and waits for its replies.
 func (c *client) roundTrip(x *upstream.Exchange, block []byte) error {
-	c.up.Send(x, block)
+	return c.roundTripOn(c.up, x, block)
+}
+
+func (c *client) roundTripOn(up *upstream.Conn, x *upstream.Exchange, block []byte) error {
+	up.Send(x, block)
 	if cap(c.send) > keepLen {
 		c.send = nil
 	}
-	if err := c.up.Flush(); err != nil {
+	if err := up.Flush(); err != nil {
 		return err
 	}
 	return c.await(x)
 }
+
+// commandHash tells read commands apart.
+func commandHash(raw []byte) uint64 { return maphash.Bytes(hashSeed, raw) }
 
 // join notes the client's part in a sequence of the proxy's owner.
 func (c *client) join(s *lock.Sequence) {
@@ -140,14 +164,4 @@ func isError(frame []byte) bool { return len(frame) > 0 && frame[0] == '-' }
 // replyError is an error reply of the store.
 func replyError(frame []byte) error {
 	return &tokenstore.StoreError{Reply: string(frame[1 : len(frame)-2])}
-}
-
-// anyError reports whether one of the first n replies is an error.
-func anyError(x *upstream.Exchange, n int) bool {
-	for i := range n {
-		if isError(x.Frame(i)) {
-			return true
-		}
-	}
-	return false
 }

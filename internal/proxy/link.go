@@ -57,6 +57,7 @@ func (c *client) serve() {
 // unlink ends the client's own upstream connection.
 func (c *client) unlink() {
 	c.leaving.Store(true)
+	c.dropAside()
 	if c.up != nil {
 		_ = c.up.Close()
 		<-c.received

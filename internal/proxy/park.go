@@ -99,6 +99,25 @@ func (c *client) queue(left time.Duration) (bool, error) {
 	}
 }
 
+// sleep waits to be woken, or for d to be over.
+func (c *client) sleep(s *sleeper, d time.Duration) error {
+	if c.stopping.Load() {
+		return c.gone() // said between two sleeps
+	}
+	w := c.watch()
+	defer w.stop()
+	c.timer.Reset(d)
+	defer c.timer.Stop()
+	select {
+	case <-s.wake:
+		return nil
+	case <-c.timer.C:
+		return nil
+	case <-w.gone:
+		return c.gone()
+	}
+}
+
 // watcher reads ahead on a client's socket while its command waits, so that it sees the client
 // go.
 type watcher struct {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -17,6 +16,10 @@ type part struct {
 	sequence *lock.Sequence
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
+
+	// Of a transaction:
+	atomic  bool // what it writes of the session are atomic updates
+	reading bool // it only reads of the session, and writes elsewhere
 }
 
 // plan is what a command means to the guard.
@@ -92,9 +95,7 @@ func (p *plan) add(c *client, r *rule.Rule, key []byte) {
 	c.session = r.AppendSession(c.session[:0], key)
 	s := owner.Sequence(c.state.db, r, c.session)
 	hash := maphash.Bytes(hashSeed, key)
-	at, found := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
-		return strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0])
-	})
+	at, found := p.find(s)
 	if found {
 		p.parts[at].keys = append(p.parts[at].keys, hash)
 		return
@@ -109,14 +110,12 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 		return &deniedError{fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
 	}
 	switch {
-	case c.state.multi:
-		return deny("can't be guarded inside MULTI: send it by itself (redis-py: pipeline(transaction=False))")
-	case c.state.watching && p.writes:
-		return deny("can't be guarded while this connection has keys under WATCH: send UNWATCH first; the fence makes WATCH unnecessary here")
+	case c.state.multi && c.tx.passed:
+		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or one that has logged in, subscribed or said CLIENT REPLY or CLIENT CACHING", heldMost>>20))
 	case otherDB(cmd, args):
 		return deny("reaches into another database, where its session can't be fenced from here")
-	case blocks(cmd, args):
-		return deny("can't be guarded while it blocks: use its form without waiting")
+	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:
+		return deny("blocks in a way that the proxy does not know: it can't be guarded")
 	}
 	return nil
 }
@@ -124,17 +123,6 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 // otherDB reports whether a call writes to a database that is not the connection's.
 func otherDB(cmd *command.Command, args [][]byte) bool {
 	return cmd.Name == "move" || cmd.Name == "copy" && has(args[1:], "DB")
-}
-
-// blocks reports whether a call may block.
-func blocks(cmd *command.Command, args [][]byte) bool {
-	if !cmd.Is(command.FlagBlocking) {
-		return false
-	}
-	if cmd.Name != "xread" && cmd.Name != "xreadgroup" {
-		return true
-	}
-	return has(args, "BLOCK")
 }
 
 // has reports whether an option is among args.

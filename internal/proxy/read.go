@@ -3,11 +3,10 @@ package proxy
 import (
 	"context"
 	"errors"
-	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
-	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -22,12 +21,12 @@ type ask struct {
 
 // read is a guarded read: begin, or verify, and the client's command, in one round trip. The
 // reply goes to the client only if every session is the owner's.
-func (c *client) read(p plan, req resp.Request, start time.Time) error {
+func (c *client) read(p plan, b body, start time.Time) error {
 	atStore := len(p.parts) == 1
 	c.waiter.AtStore(atStore)
 	for wait := (park{}); ; {
 		sent := time.Now()
-		if err := c.sendRead(p, req, sent, wait); err != nil {
+		if err := c.sendRead(p, b, sent, start, wait); err != nil {
 			return c.readLost(p, err)
 		}
 		if wait.left > 0 {
@@ -35,6 +34,9 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 		}
 		held, again, err := c.answers(p, sent)
 		switch {
+		case b.tx != nil && (err != nil || again) && c.exchange.Refused:
+			giveUp(p.parts) // Redis refused the client's commands as well
+			return c.local(c.exchange.Frame(c.exchange.Stream))
 		case c.exchange.Streamed && (err != nil || again):
 			// Redis refused the client's command as well, in its own words.
 			giveUp(p.parts)
@@ -50,6 +52,8 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 			if err := c.srv.store.Load(context.Background()); err != nil {
 				return &downError{p.sessions(), err}
 			}
+		case held >= 0 && b.now:
+			return errNotNow
 		case held >= 0:
 			giveUp(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			s, a := p.parts[held].sequence, &c.asks[held]
@@ -62,20 +66,25 @@ func (c *client) read(p plan, req resp.Request, start time.Time) error {
 				return err
 			}
 		default:
-			c.wasRead(p, req)
-			return nil
+			return c.wasRead(p, b)
 		}
 	}
 }
 
 // sendRead sends the block of a read and waits for its replies:
 //
+//	MULTI | DISCARD          if it is not known that Redis lets the client
 //	BLPOP wake list          if the client is in line
 //	begin, or GET record:t   for each session
 //	WATCH | GET record:t     with a begin, if the fence may stand on this connection
 //	CLIENT CACHING           if it is about the client's command
-//	the client's command
-func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) error {
+//	the client's command, or MULTI, its commands and EXEC
+func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) error {
+	if b.watches(c) {
+		if err := c.takeFirst(p, sent, start); err != nil {
+			return err
+		}
+	}
 	c.waiter.Clear()
 	c.asks, c.send = c.asks[:0], c.send[:0]
 	frames := 0
@@ -85,7 +94,7 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 		if err != nil {
 			return err
 		}
-		if how != lock.Verify && len(p.parts) == 1 && !c.state.watching {
+		if how != lock.Verify && len(p.parts) == 1 && !c.state.watching && b.tx == nil {
 			if watch = true; c.watched.set {
 				c.send = append(c.send, unwatch...)
 				c.watched.gone()
@@ -96,7 +105,7 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 			frames++
 		}
 		c.asks = append(c.asks, ask{how: how, parked: wait.left > 0, expected: expected, frame: frames})
-		c.send = c.appendAsk(c.send, q.sequence, how, expected, wait)
+		c.send = c.appendAsk(c.send, q.sequence, how, expected, wait, b.now)
 		frames++
 	}
 	if watch {
@@ -109,8 +118,19 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 		c.send = append(c.send, c.armed...)
 		frames++
 	}
-	c.send = append(c.send, req.Raw...)
-	c.exchange.Reset(frames+1, frames, false, c.decideRead)
+	if b.tx != nil {
+		c.unwatch() // the fence's, or it might show as a nil of the client's
+		c.send = append(append(append(c.send, multi...), b.raw...), exec...)
+		c.exchange.Reset(frames+b.count+2, frames+b.count+1, true, c.decideRead)
+		c.exchange.Whole = true
+		b.hears(c, frames+1)
+	} else {
+		c.send = append(c.send, b.raw...)
+		c.exchange.Reset(frames+1, frames, false, c.decideRead)
+		if b.now {
+			c.exchange.Stream = -1
+		}
+	}
 	var err error
 	if wait.left > 0 {
 		err = c.waitAtStore(p.parts[0].sequence, wait)
@@ -122,9 +142,29 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 	}
 	if watch {
 		// The answers are taken in order: begin first, so that a later look at the record counts.
-		b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[0].frame))
+		begin, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[0].frame))
 		if !isError(c.exchange.Frame(verified - 1)) {
-			c.standing(p.parts[0].sequence, b, c.exchange.Frame(verified))
+			c.standing(p.parts[0].sequence, begin, c.exchange.Frame(verified))
+		}
+	}
+	return nil
+}
+
+// takeFirst takes the sessions of a transaction that only reads, before it is sent: under a WATCH of
+// the client's own it can be sent once.
+func (c *client) takeFirst(p plan, sent, start time.Time) error {
+	for i := range p.parts {
+		q := &p.parts[i]
+		how, _, err := q.sequence.BeforeRead(context.Background(), sent)
+		if err != nil {
+			return err
+		}
+		if how == lock.Acquire {
+			giveUp(p.parts[i+1:])
+			if err := c.take(q.sequence, start); err != nil {
+				return err
+			}
+			q.taken = true
 		}
 	}
 	return nil
@@ -132,13 +172,13 @@ func (c *client) sendRead(p plan, req resp.Request, sent time.Time, wait park) e
 
 // appendAsk appends what comes before a read: the begin script, behind a wait if there is one, or
 // a look at the record.
-func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64, wait park) []byte {
+func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64, wait park, now bool) []byte {
 	switch {
 	case wait.left > 0:
 		return c.srv.store.AppendPark(dst, s.Record, s.Claim, c.waiter.ID(), expected, wait.left)
 	case how == lock.Verify:
 		return c.srv.store.AppendVerify(dst, s.Record)
-	case how == lock.Resume || s.Rule.Wait == 0:
+	case how == lock.Resume || s.Rule.Wait == 0 || now:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", expected)
 	default:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, c.waiter.ID(), expected)
@@ -149,7 +189,7 @@ func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected 
 // be granted. An error is the client's too when the store refused the fence as well.
 func (c *client) decideRead(typ byte) bool {
 	x := c.exchange
-	if typ == '-' && anyError(x, x.Frames-1) {
+	if typ == '-' && !x.Open && c.unasked() {
 		return true
 	}
 	for i := range c.asks {
@@ -166,6 +206,11 @@ func (c *client) decideRead(typ byte) bool {
 		}
 	}
 	return true
+}
+
+// unasked reports whether the store has refused to answer about a session.
+func (c *client) unasked() bool {
+	return slices.ContainsFunc(c.asks, func(a ask) bool { return isError(c.exchange.Frame(a.frame)) })
 }
 
 // answers takes the store's answers into the sequences. held is the first session that somebody
@@ -225,17 +270,36 @@ func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (
 
 // wasRead notes a read in its sequences. One that failed has read nothing, and what was taken for
 // it is given back.
-func (c *client) wasRead(p plan, req resp.Request) {
-	if typ := c.exchange.StreamType; typ == '-' || typ == '!' {
+func (c *client) wasRead(p plan, b body) error {
+	x := c.exchange
+	switch {
+	case b.tx != nil && !x.Opened:
 		giveUp(p.parts)
-		return
+		return c.local(x.Frame(x.Stream)) // a command was not queued, or a nil of the client's own WATCH
+	case b.now && isNil(x.Frame(x.Frames-1)):
+		return errNotNow // guarded gives up what was taken
+	case b.now && isError(x.Frame(x.Frames-1)):
+		giveUp(p.parts)
+		return c.local(x.Frame(x.Frames - 1))
+	case b.tx == nil && (x.StreamType == '-' || x.StreamType == '!'):
+		giveUp(p.parts)
+		return nil
 	}
 	now := time.Now()
-	hash := maphash.Bytes(hashSeed, req.Raw)
-	for _, q := range p.parts {
-		q.sequence.Read(hash, q.keys, now)
-		c.join(q.sequence)
+	if b.tx == nil {
+		hash := commandHash(b.raw)
+		for _, q := range p.parts {
+			q.sequence.Read(hash, q.keys, now)
+			c.join(q.sequence)
+		}
+		return c.answeredBy(b, x.Frame(x.Frames-1))
 	}
+	for t := range b.tx.unwritten {
+		i, _ := p.find(t.sequence)
+		p.parts[i].sequence.Read(t.command, t.keys, now)
+		c.join(p.parts[i].sequence)
+	}
+	return nil
 }
 
 // readLost ends a read that was refused before it was sent, or whose answer did not come: it may

@@ -46,6 +46,7 @@ type Server struct {
 	commands commands
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away
+	blocked  blocked
 
 	draining atomic.Bool
 

@@ -11,18 +11,20 @@ import (
 // state is what a client's upstream connection is in, as far as the guard must know.
 type state struct {
 	db       int
-	name     string   // CLIENT SETNAME
-	multi    bool     // between MULTI and EXEC or DISCARD
-	refused  bool     // a command of the transaction was refused: its EXEC must fail
-	selected int      // the database of a SELECT queued in the transaction, or -1
-	watching bool     // the client has keys under WATCH
-	proto    int      // 2 or 3
-	alone    bool     // keeps to an upstream connection of its own
-	unsure   bool     // it has logged in or out, and may not have the rights that the fence needs
-	known    bool     // the id of its upstream connection is known, or who ended it may be
-	info     [][]byte // CLIENT SETINFO, as it came
-	quiet    quiet    // CLIENT REPLY
-	caching  []byte   // CLIENT CACHING, for the next command
+	name     string         // CLIENT SETNAME
+	multi    bool           // between MULTI and EXEC or DISCARD
+	refused  bool           // a command of the transaction was refused: its EXEC must fail
+	selected int            // the database of a SELECT queued in the transaction, or -1
+	watching bool           // the client has keys under WATCH
+	proto    int            // 2 or 3
+	alone    bool           // keeps to an upstream connection of its own
+	login    upstream.Login // as whom the client has logged in itself
+	unsure   bool           // it may have logged in as somebody else
+	proved   bool           // Redis lets its user WATCH, MULTI and EXEC
+	known    bool           // the id of its upstream connection is known, or who ended it may be
+	info     [][]byte       // CLIENT SETINFO, as it came
+	quiet    quiet          // CLIENT REPLY
+	caching  []byte         // CLIENT CACHING, for the next command
 
 	subscribes      bool // it may have subscriptions: see client.maySubscribe
 	queuedSubscribe bool // the transaction changes subscriptions
@@ -31,11 +33,13 @@ type state struct {
 	replica         bool // SYNC: what comes is no RESP any more
 	protocol        int  // of a HELLO queued in the transaction, or 0
 
-	queued   int       // commands in the transaction
-	listings []listing // those that list keys
+	queued     int       // commands in the transaction
+	listings   []listing // those that list keys
+	selectedAt int       // which of them is the SELECT
+	protocolAt int       // and which the HELLO
 }
 
-func newState(db int) state { return state{db: db, proto: 2, selected: -1} }
+func newState(db int) state { return state{db: db, proto: 2, selected: -1, proved: true} }
 
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {
@@ -43,17 +47,17 @@ func (s *state) endMulti() {
 	s.queued, s.listings = 0, nil
 }
 
-// exec ends a transaction. One in which a command was refused must not be carried out.
-func (c *client) exec(req resp.Request) error {
+// passExec ends a transaction that is passed. One in which a command was refused must not be carried
+// out.
+func (c *client) passExec(req resp.Request) error {
 	t := c.state
 	c.state.endMulti()
 	switch {
-	case !t.multi:
 	case t.refused:
-		if _, err := c.sync([]byte("*1\r\n$7\r\nDISCARD\r\n"), false); err != nil {
+		if _, err := c.sync([]byte(discard), false); err != nil {
 			return err
 		}
-		return c.local(resp.AppendError(nil, "EXECABORT Transaction discarded because of previous errors."))
+		return c.local(resp.AppendError(nil, execAborted))
 	case t.selected >= 0, t.protocol > 0, t.queuedSubscribe, len(t.listings) > 0:
 		return c.execSwitch(req, t)
 	}
@@ -67,32 +71,55 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	x := c.exchange
 	x.Reset(1, -1, false, nil)
 	x.Subscribes = t.queuedSubscribe
-	applied := func() bool {
-		_, null, _, ok := resp.ArrayHeader(x.Frame(0))
-		return ok && !null
+	// applied reports whether one of the commands was carried out.
+	applied := func(at int) bool {
+		element := elementOf(x.Frame(0), at)
+		return element != nil && !isError(element)
 	}
 	x.After = func(m *upstream.Mode) {
 		m.Executed(x.Frame(0))
-		if t.protocol > 0 && applied() {
+		if t.protocol > 0 && applied(t.protocolAt) {
 			m.RESP3 = t.protocol == 3
 		}
 	}
 	if err := c.roundTrip(x, req.Raw); err != nil {
 		return err
 	}
-	if applied() {
-		if t.selected >= 0 {
-			c.state.db = t.selected
-		}
-		if t.protocol > 0 {
-			c.state.proto = t.protocol
-		}
+	if t.selected >= 0 && applied(t.selectedAt) {
+		c.state.db = t.selected
+	}
+	if t.protocol > 0 && applied(t.protocolAt) {
+		c.state.proto = t.protocol
 	}
 	frame, err := c.unlistedExec(x.Frame(0), &t)
 	if err != nil {
 		return err
 	}
 	return c.local(frame)
+}
+
+// elementOf returns an element of an array, nil if there is none.
+func elementOf(frame []byte, at int) []byte {
+	count, null, pos, ok := resp.ArrayHeader(frame)
+	if !ok || null || at < 0 || int64(at) >= int64(count) {
+		return nil
+	}
+	for i := 0; pos < len(frame); {
+		f := resp.Framer{}
+		n, done, err := f.Scan(frame[pos:])
+		if err != nil || !done {
+			return nil
+		}
+		element := frame[pos : pos+n]
+		pos += n
+		if element[0] == '>' { // a message that was sent meanwhile
+			continue
+		}
+		if i++; i > at {
+			return element
+		}
+	}
+	return nil
 }
 
 // selectDB notes which database the connection is in, since locks are per database.
@@ -108,7 +135,7 @@ func (c *client) selectDB(req resp.Request) error {
 		return err
 	}
 	if c.state.multi {
-		c.state.selected = db
+		c.state.selected, c.state.selectedAt = db, c.state.queued-1
 	} else {
 		c.state.db = db
 	}
@@ -126,7 +153,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 			proto, _ = strconv.Atoi(string(req.Args[1]))
 		}
 		if c.state.multi {
-			c.state.protocol = proto
+			c.state.protocol, c.state.protocolAt = proto, c.state.queued-1
 			c.up.Pass(req.Raw, 1)
 			return nil
 		}
@@ -157,16 +184,16 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.state = newState(0)
 		c.state.alone = true // RESET has logged it out
 		c.state.info = info
-		c.state.unsure = true
+		c.loggedIn(upstream.Login{})
 		c.watched.gone()
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
 		c.state.proto = proto
 		for i, a := range req.Args {
-			if bytes.EqualFold(a, []byte("AUTH")) {
+			if i > 1 && i+2 < len(req.Args) && bytes.EqualFold(a, []byte("AUTH")) {
 				c.state.alone = true
-				c.state.unsure = true
+				c.loggedIn(login(req.Args[i+1 : i+3]))
 			}
 			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
 				c.state.name = string(req.Args[i+1])
@@ -175,4 +202,27 @@ func (c *client) renamed(name string, req resp.Request) error {
 	}
 	c.owner.Identify(c.identity())
 	return nil
+}
+
+// auth notes as whom a client logs in.
+func (c *client) auth(req resp.Request) error {
+	x, err := c.sync(req.Raw, true)
+	if err == nil && x.StreamType == '+' {
+		c.loggedIn(login(req.Args[1:]))
+	}
+	return err
+}
+
+func login(args [][]byte) upstream.Login {
+	l := make(upstream.Login, len(args))
+	for i, a := range args {
+		l[i] = string(a)
+	}
+	return l
+}
+
+// loggedIn notes that the client's own connection is somebody else's now.
+func (c *client) loggedIn(as upstream.Login) {
+	c.state.login, c.state.unsure, c.state.proved = as, false, false
+	c.dropAside()
 }

@@ -3,11 +3,12 @@ package proxy
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
-	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // commit is what a write presents to the store, and what the store says.
@@ -28,13 +29,17 @@ var errRestless = errors.New("the fence record does not keep still: is something
 
 // write is a guarded write: check, the client's command and settle, in one round trip. Nothing is
 // applied unless every session's check is good.
-func (c *client) write(p plan, req resp.Request, start time.Time) error {
+func (c *client) write(p plan, b body, start time.Time) error {
+	up, err := c.writesOn(b)
+	if err != nil {
+		return &downError{p.sessions(), err}
+	}
 	for range presentMost {
 		sent := time.Now()
-		if err := c.present(p, sent); err != nil {
+		if err := c.present(p, b, sent, start); err != nil {
 			return err
 		}
-		if err := c.sendWrite(p, req); err != nil {
+		if err := c.sendWrite(p, b, up); err != nil {
 			return &unknownError{p.sessions(), err}
 		}
 		if err := c.escaped(); err != nil {
@@ -42,17 +47,20 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 			return &unknownError{p.sessions(), err}
 		}
 		if c.exchange.Opened && c.decideWrite(0) {
-			c.settled(p, sent)
-			return nil
+			c.settled(p, b, sent)
+			return c.answeredBy(b, c.exchange.Frame(c.commit.block.Exec))
 		}
-		if queued := c.exchange.Frame(c.commit.block.Command); isError(queued) && !c.exchange.Opened {
+		if refusal := c.notQueuedBy(b); refusal != nil {
 			giveUp(p.parts)
-			return c.local(queued) // Redis refused the command itself, in its own words
+			return c.local(refusal) // Redis refused the command itself, in its own words
 		}
 		if err := c.judge(p); err != nil {
 			return err
 		}
-		if err := c.refused(p, start); err != nil {
+		if b.watches(c) {
+			return c.nilOrRefused(p)
+		}
+		if err := c.refused(p, b, start); err != nil {
 			return err
 		}
 		// Nothing was applied, and the reason is gone: the session was taken, the write goes on
@@ -61,22 +69,48 @@ func (c *client) write(p plan, req resp.Request, start time.Time) error {
 	return &downError{p.sessions(), errRestless}
 }
 
-// present asks the sequences which tokens to present.
-func (c *client) present(p plan, sent time.Time) error {
+// watches reports whether a body is carried out under a WATCH of the client's own.
+func (b body) watches(c *client) bool { return b.tx != nil && c.state.watching }
+
+// writesOn returns the connection for a write: a command that the client sends while it has keys
+// under WATCH must not take them away.
+func (c *client) writesOn(b body) (*upstream.Conn, error) {
+	if b.tx != nil || !c.state.watching {
+		return c.up, nil
+	}
+	if err := c.answeredAll(); err != nil {
+		return nil, err
+	}
+	return c.beside()
+}
+
+// present asks the sequences which tokens to present. A blind write under the client's own WATCH
+// takes its session first: a check that found it held would use the WATCH up.
+func (c *client) present(p plan, b body, sent, start time.Time) error {
 	w := &c.commit
 	w.parts, w.writes, w.blind = w.parts[:0], w.writes[:0], w.blind[:0]
 	for i := range p.parts {
 		q := &p.parts[i]
-		write := lock.Write{Keys: q.keys, Atomic: p.atomic}
+		write := lock.Write{Keys: q.keys, Atomic: p.atomic || q.atomic}
 		token, err := q.sequence.BeforeWrite(context.Background(), write, sent)
 		if err != nil {
 			return err
+		}
+		if b.watches(c) && q.sequence.State() != lock.Held && (token.Grant == 0 || token.OrBlind) {
+			giveUp(p.parts[i+1:])
+			if err := c.take(q.sequence, start); err != nil {
+				return err
+			}
+			q.taken = true
+			if token, err = q.sequence.BeforeWrite(context.Background(), write, sent); err != nil {
+				return err
+			}
 		}
 		w.writes = append(w.writes, write)
 		w.blind = append(w.blind, token.OrBlind || q.taken)
 		w.parts = append(w.parts, tokenstore.Commit{
 			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Seq: token.Seq,
-			Keep: !q.taken && q.sequence.Keeps(),
+			Keep: q.reading || !q.taken && q.sequence.Keeps(),
 		})
 	}
 	return nil
@@ -84,13 +118,32 @@ func (c *client) present(p plan, sent time.Time) error {
 
 // sendWrite sends the block of a write and waits for its replies. Where the fence stands on the
 // connection, the block needs no check.
-func (c *client) sendWrite(p plan, req resp.Request) error {
-	w := &c.commit
-	stands := len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant)
-	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, req.Raw, stands)
-	c.watched.gone() // by the EXEC
-	c.exchange.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
-	return c.roundTrip(c.exchange, c.send)
+func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
+	w, x := &c.commit, c.exchange
+	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant)
+	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, b.raw, b.count, stands)
+	c.unwatched(up)
+	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
+	switch {
+	case b.tx != nil:
+		x.Whole, x.Tail = true, len(p.parts)
+		b.hears(c, w.block.Command)
+	case b.now:
+		x.Stream = -1
+	}
+	return c.roundTripOn(up, x, c.send)
+}
+
+// hears makes the client hear of a transaction's commands what it has not heard yet; first is the
+// index of the first command's reply, behind MULTI's.
+func (b body) hears(c *client, first int) {
+	x, tx := c.exchange, b.tx
+	c.closeTry()
+	x.From, x.To = first+tx.heard, first+tx.count
+	if !tx.begun {
+		x.From = first - 1
+	}
+	tx.begun, tx.heard, tx.tried, tx.spent = true, tx.count, len(tx.raw), true
 }
 
 // decideWrite decides, when the client's reply arrives, whether it may have it: the checks say so.
@@ -102,6 +155,39 @@ func (c *client) decideWrite(byte) bool {
 		}
 	}
 	return true
+}
+
+// notQueuedBy returns what the client hears when Redis has refused to queue a command of its own, or
+// nil if it has not.
+func (c *client) notQueuedBy(b body) []byte {
+	x, block := c.exchange, c.commit.block
+	if x.Opened {
+		return nil
+	}
+	refused := x.Refused
+	for i := range block.Commands {
+		refused = refused || isError(x.Frame(block.Command+i))
+	}
+	switch {
+	case !refused:
+		return nil
+	case b.tx != nil:
+		return x.Frame(block.Exec)
+	default:
+		return x.Frame(block.Command)
+	}
+}
+
+// nilOrRefused ends a transaction that was not applied, under a WATCH of the client's own: if the
+// checks are good, it was that WATCH, and the client gets the nil.
+func (c *client) nilOrRefused(p plan) error {
+	for i := range c.commit.checks {
+		if c.commit.checks[i].Verdict != tokenstore.Good && !c.commit.blind[i] {
+			return p.parts[i].sequence.Refused(c.commit.checks[i])
+		}
+	}
+	giveUp(p.parts)
+	return c.local(c.exchange.Frame(c.commit.block.Exec))
 }
 
 // judge reads the checks of a block that was not applied. The error says that one could not be
@@ -130,12 +216,15 @@ func (c *client) judge(p plan) error {
 }
 
 // refused acts on the checks: nil means present again.
-func (c *client) refused(p plan, start time.Time) error {
+func (c *client) refused(p plan, b body, start time.Time) error {
 	for i := range c.commit.checks {
 		check, q := c.commit.checks[i], &p.parts[i]
 		switch check.Verdict {
 		case tokenstore.Good:
 		case tokenstore.Held, tokenstore.Queued:
+			if b.now {
+				return errNotNow
+			}
 			giveUp(p.parts[i+1:]) // as a read does
 			if err := c.take(q.sequence, start); err != nil {
 				return err
@@ -154,16 +243,75 @@ func (c *client) refused(p plan, start time.Time) error {
 }
 
 // settled takes an applied block into its sequences.
-func (c *client) settled(p plan, sent time.Time) {
+func (c *client) settled(p plan, b body, sent time.Time) {
 	w := &c.commit
-	applied := c.exchange.StreamType != '-' && c.exchange.StreamType != '!'
-	for i, q := range p.parts {
+	for i := range p.parts {
+		q := &p.parts[i]
 		grant, err := c.srv.store.ParseSettle(c.exchange.Frame(w.block.Settle(i)))
 		if err != nil {
 			grant = w.parts[i].Grant
 			c.settleAgain(&w.parts[i], err)
 		}
-		q.sequence.Committed(w.parts[i], grant, w.writes[i], applied, sent)
+		if q.reading {
+			q.taken = false
+			q.sequence.Granted(tokenstore.Begin{
+				Granted: true, Grant: grant, Seq: w.parts[i].Seq, Continuous: w.parts[i].Grant > 0,
+			}, sent)
+			continue
+		}
+		write, applied := b.applied(c.exchange, q.sequence, w.writes[i])
+		q.sequence.Committed(w.parts[i], grant, write, applied, sent)
+		c.srv.blocked.written(write.Keys)
+		w.parts[i].Grant = grant
+	}
+	if b.tx != nil {
+		c.readBeside(p, b)
+	}
+}
+
+// answeredBy gives the client the reply to a try, unless there was nothing for it.
+func (c *client) answeredBy(b body, reply []byte) error {
+	switch {
+	case !b.now:
+		return nil // it was streamed
+	case isNil(reply):
+		return errNotNow
+	}
+	return c.local(reply)
+}
+
+// applied returns what was written of a session, without the commands that failed.
+func (b body) applied(x *upstream.Exchange, s *lock.Sequence, write lock.Write) (lock.Write, bool) {
+	switch {
+	case len(x.Failed) == 0:
+		return write, true
+	case b.tx == nil:
+		return write, x.Failed[0] > 0
+	}
+	applied := false
+	write.Keys = nil
+	for i := range b.tx.touches {
+		t := &b.tx.touches[i]
+		if _, failed := slices.BinarySearch(x.Failed, t.index); t.writes && !failed && t.sequence.Record.Is(s.Record) {
+			write.Keys = append(write.Keys, t.keys...)
+			applied = true
+		}
+	}
+	return write, applied
+}
+
+// readBeside notes what a transaction has read beside its writes.
+func (c *client) readBeside(p plan, b body) {
+	now := time.Now()
+	for t := range b.tx.unwritten {
+		i, _ := p.find(t.sequence)
+		q, part := &p.parts[i], &c.commit.parts[i]
+		if q.reading {
+			q.sequence.Read(t.command, t.keys, now)
+		} else {
+			q.sequence.ReadBeside(t.command, t.keys, part.Grant, part.Seq, now)
+		}
+		c.join(q.sequence)
 	}
 }
 

@@ -1,0 +1,174 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// blockings are conversations that must sound the same through a proxy that guards "ctx:"; as in
+// transactions, other clients send what follows "straight:". "later:" is sent straight at Redis while the
+// command before it is blocked.
+var blockings = []string{
+	"RPUSH ctx:l a b|BLPOP ctx:l 0|BRPOP ctx:l 1|EXISTS ctx:l",
+	"BLPOP ctx:l 0.01|BRPOP ctx:l 0.01|BLPOP free ctx:l 0.01",
+	"BLMOVE ctx:l ctx:m LEFT LEFT 0.01|BRPOPLPUSH ctx:l ctx:m 0.01|BLMPOP 0.01 2 ctx:l free LEFT",
+	"BZPOPMIN ctx:z 0.01|BZPOPMAX ctx:z 0.01|BZMPOP 0.01 1 ctx:z MIN",
+	"XREAD BLOCK 1 STREAMS ctx:x $|XREAD COUNT 2 BLOCK 1 STREAMS ctx:x ctx:y 0 $",
+	"BLPOP ctx:l -1|BLPOP ctx:l x|BLPOP ctx:l|BLPOP ctx:l 1e400|BLMPOP 1 0 ctx:l LEFT|BLMPOP 0.01 1 ctx:l MIDDLE|BLMOVE ctx:l ctx:m LEFT UP 0",
+	"XREAD BLOCK -1 STREAMS ctx:x $|XREAD BLOCK x STREAMS ctx:x 0|XREAD BLOCK 1 STREAMS ctx:x nonsense|XREADGROUP GROUP g c BLOCK 1 STREAMS ctx:x >",
+	"SET ctx:s v|BLPOP ctx:s 0|BZPOPMIN ctx:s 0|XREAD BLOCK 0 STREAMS ctx:s 0|XREAD BLOCK 0 STREAMS ctx:s $|BLMOVE ctx:s ctx:l LEFT LEFT 0|RPUSH ctx:l x|BLMOVE ctx:l ctx:s LEFT LEFT 0",
+	"BLPOP ctx:l 0|later:RPUSH ctx:l x|PING",
+	"BLPOP ctx:k ctx:l free 20|later:RPUSH free x|PING",
+	"BRPOPLPUSH ctx:l ctx:m 0|later:RPUSH ctx:l x|LRANGE ctx:m 0 -1",
+	"BLMPOP 0 2 ctx:k ctx:l LEFT COUNT 2|later:RPUSH ctx:l x y z|LRANGE ctx:l 0 -1",
+	"BZPOPMIN ctx:z 0|later:ZADD ctx:z 1.5 m|PING",
+	"BLPOP ctx:l 0|later:SET ctx:l x|later:DEL ctx:l|later:RPUSH ctx:l x|PING",
+	"XREAD BLOCK 0 STREAMS ctx:x $|later:XADD ctx:x 5-1 f v|PING",
+	"XADD ctx:x 1-1 f v|XDEL ctx:x 1-1|XREAD BLOCK 0 STREAMS ctx:x ctx:y $ 0|later:XADD ctx:x 1-2 f v|XREAD BLOCK 10 STREAMS ctx:x 0",
+	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:XADD ctx:x 5-1 f v|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x 0|XREADGROUP GROUP g c BLOCK 10 STREAMS ctx:x >|XPENDING ctx:x g",
+	"WATCH ctx:a|BLPOP ctx:l 0|later:RPUSH ctx:l x|BLPOP ctx:l 0.01|MULTI|SET ctx:a 1|EXEC",
+	"WATCH ctx:l|BLPOP ctx:l 0|later:RPUSH ctx:l x|MULTI|SET ctx:a 1|EXEC",
+}
+
+func TestBlockingCommandsSoundAsAtRedis(t *testing.T) {
+	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
+	for _, lines := range blockings {
+		for _, protocol := range []string{"2", "3"} {
+			t.Run(fmt.Sprintf("%s, RESP%s", lines, protocol), func(t *testing.T) {
+				empty(t, direct)
+				empty(t, behind)
+				want := blockedTalk(t, direct.Addr, direct, protocol, lines)
+				got := blockedTalk(t, proxy.Addr, behind, protocol, lines)
+				for i := range want {
+					if got[i] != want[i] {
+						t.Fatalf("reply %d: got %.300q, want %.300q", i, got[i], want[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// blockedTalk sends a conversation and returns what is heard.
+func blockedTalk(t *testing.T, addr string, server *harness.Redis, protocol, lines string) (heard []string) {
+	t.Helper()
+	conn := greet(t, addr, protocol)
+	straight := server.Client()
+	pending := 0
+	hear := func() {
+		for ; pending > 0; pending-- {
+			heard = append(heard, string(conn.ReadReply()))
+		}
+	}
+	for line := range strings.SplitSeq(lines, "|") {
+		if words, ok := strings.CutPrefix(line, "later:"); ok {
+			conn.ExpectSilence(30 * time.Millisecond)
+			var args []any
+			for _, word := range strings.Fields(words) {
+				args = append(args, word)
+			}
+			if err := straight.Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		hear()
+		conn.Send(harness.Encode(strings.Fields(line)...))
+		pending++
+	}
+	hear()
+	_ = conn.Close()
+	return heard
+}
+
+// Case 55: a client that is blocked holds no session, and what others push through the proxy wakes it.
+func TestABlockedClientHoldsNoSession(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(append(longHolds, "session: ctx:<s>:*")...)})
+	record := recordOf(t, server, "s")
+	worker, _ := connect(t, "worker", proxy.Addr)
+	worker.does(nil, "GET", "ctx:s:state") // it holds the session
+	worker.sends("BLPOP", "ctx:s:inbox", "0")
+	record.becomesFree()
+
+	reader, _ := connect(t, "reader", proxy.Addr)
+	reader.sends("XREAD", "BLOCK", "0", "STREAMS", "ctx:s:log", "$")
+	other, _ := connect(t, "other", proxy.Addr)
+	other.does(nil, "GET", "ctx:s:notes")
+	other.does("OK", "SET", "ctx:s:notes", "n")
+	other.does("0-1", "XADD", "ctx:s:log", "0-1", "f", "v")
+	if got := fmt.Sprint(reader.reply()); got != "[[ctx:s:log [[0-1 [f v]]]]]" {
+		t.Fatalf("the reader hears %v", got)
+	}
+	other.sends("RPUSH", "ctx:s:inbox", "job") // behind the reader, which has begun a sequence
+	reader.does("OK", "SET", "ctx:s:seen", "0-1")
+	other.hears(int64(1))
+	worker.hears([]any{"ctx:s:inbox", "job"})
+	worker.fails("FENCED", "SET", "ctx:s:state", "stale") // others had the session since it was read
+	record.becomesFree()
+}
+
+func TestABlockedClientWaitsForAHolder(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 0s")})
+	holder, _ := connect(t, "holder", proxy.Addr)
+	holder.does(int64(1), "RPUSH", "ctx:s:inbox", "job")
+	holder.does(nil, "GET", "ctx:s:state")
+	worker, conn := connect(t, "worker", proxy.Addr)
+	worker.does(nil, "BLPOP", "ctx:s:inbox", "0.2") // not its turn
+	worker.sends("BLPOP", "ctx:s:inbox", "0")
+	conn.ExpectSilence(50 * time.Millisecond)
+	holder.does("OK", "SET", "ctx:s:state", "v")
+	worker.hears([]any{"ctx:s:inbox", "job"})
+}
+
+func TestBlockedClientsAreServedInTheirOrder(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	const n = 12
+	var workers []*party
+	for i := range n {
+		worker, conn := connect(t, fmt.Sprintf("worker %d", i), proxy.Addr)
+		worker.does("PONG", "PING")
+		worker.sends("BLPOP", "ctx:jobs", "0")
+		conn.ExpectSilence(20 * time.Millisecond) // so that it is there before the next
+		workers = append(workers, worker)
+	}
+	producer, _ := connect(t, "producer", proxy.Addr)
+	for i := range n / 2 {
+		producer.does(int64(1), "RPUSH", "ctx:jobs", fmt.Sprint(i))
+		workers[i].hears([]any{"ctx:jobs", fmt.Sprint(i)})
+	}
+	push := []string{"RPUSH", "ctx:jobs"}
+	for i := n / 2; i < n; i++ {
+		push = append(push, fmt.Sprint(i))
+	}
+	producer.does(int64(n/2), push...)
+	for i := n / 2; i < n; i++ {
+		workers[i].hears([]any{"ctx:jobs", fmt.Sprint(i)})
+	}
+}
+
+func TestABlockedClientThatLeavesTakesNothing(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(), Args: []string{"--log-level", "debug"}})
+	gone, conn := connect(t, "gone", proxy.Addr)
+	gone.sends("BLPOP", "ctx:jobs", "0")
+	conn.ExpectSilence(20 * time.Millisecond)
+	next, nextConn := connect(t, "next", proxy.Addr)
+	next.sends("BLPOP", "ctx:jobs", "0")
+	nextConn.ExpectSilence(20 * time.Millisecond)
+	_ = conn.Close()
+	proxy.WaitLog(t, "client left")
+	if err := server.Client().RPush(t.Context(), "ctx:jobs", "job").Err(); err != nil {
+		t.Fatal(err)
+	}
+	next.hears([]any{"ctx:jobs", "job"})
+}

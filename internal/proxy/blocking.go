@@ -1,0 +1,281 @@
+package proxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// A blocking command on a guarded key can't block at Redis: what it takes must be taken under the check.
+// Inside MULTI it doesn't block. So it is tried under the guard when there is something for it; until then
+// the client waits here, holds no session, and asks from time to time:
+//
+//	ask     TYPE of each key, or how far the stream is: no script, no lock
+//	try     as any guarded command, without waiting in line for a holder
+//
+// What Redis says of the arguments and when the time is over comes from Redis itself, by the same command
+// on a key that nobody writes.
+
+const (
+	// askFirst and askMost are the pauses between asking, in which it backs off.
+	askFirst, askMost = 5 * time.Millisecond, 100 * time.Millisecond
+	// askBehind is the pause of those who stand behind others: in case they were forgotten.
+	askBehind = time.Second
+)
+
+// errNotNow says that a try came to nothing: there was nothing, or somebody held the session.
+var errNotNow = errors.New("not now")
+
+// blocker knows how one kind of command blocks.
+type blocker struct {
+	kind    string // the type of key it waits for
+	timeout func(args [][]byte) int
+	from    int // where the only key is that it waits for; 0: it waits for all of its keys
+}
+
+func last(args [][]byte) int { return len(args) - 1 }
+func second([][]byte) int    { return 1 }
+
+// blockers are the commands that may block, by name. Where the timeout is can't be told from the
+// server's table.
+var blockers = map[string]blocker{
+	"blpop": {"list", last, 0}, "brpop": {"list", last, 0}, "blmpop": {"list", second, 0},
+	"blmove": {"list", last, 1}, "brpoplpush": {"list", last, 1},
+	"bzpopmin": {"zset", last, 0}, "bzpopmax": {"zset", last, 0}, "bzmpop": {"zset", second, 0},
+	"xread": {"stream", blockOption, 0}, "xreadgroup": {"stream", blockOption, 0},
+}
+
+// blockOption is where the milliseconds of XREAD's BLOCK are, or 0.
+func blockOption(args [][]byte) (at int) {
+	for i := 1; i+1 < len(args); i++ {
+		switch {
+		case isWord(args[i], "BLOCK"):
+			i++
+			at = i // the last one counts
+		case isWord(args[i], "STREAMS"):
+			return at
+		case isWord(args[i], "GROUP"):
+			i += 2
+		case isWord(args[i], "COUNT"):
+			i++
+		}
+	}
+	return at
+}
+
+func isWord(arg []byte, word string) bool { return bytes.EqualFold(arg, []byte(word)) }
+
+// blocks reports whether a call may block.
+func blocks(cmd *command.Command, args [][]byte) bool {
+	if !cmd.Is(command.FlagBlocking) || !cmd.Fits(len(args)) {
+		return false
+	}
+	b, ok := blockers[cmd.Name]
+	return !ok || b.timeout(args) > 0
+}
+
+// wait is a blocking command under way.
+type wait struct {
+	blocker
+	args  [][]byte
+	at    int           // of the timeout
+	calls []command.Key // of the call
+	keys  [][]byte      // what it waits for
+	until time.Time     // zero: for ever
+	try   []byte        // the command as it is tried
+	ids   [][]byte      // of XREAD: what it has seen of each stream
+	group []byte        // of XREADGROUP
+}
+
+// block runs a guarded command that blocks.
+func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
+	if err := c.link(); err != nil {
+		return &downError{p.sessions(), err}
+	}
+	w := &wait{blocker: blockers[cmd.Name], args: req.Args}
+	w.at = w.timeout(w.args)
+	w.calls, _ = cmd.Keys(nil, w.args)
+	refusal, err := c.arguments(w)
+	if err != nil {
+		return err
+	}
+	if refusal != nil {
+		return c.local(refusal)
+	}
+	run := c.read
+	if p.writes {
+		run = c.write
+	}
+	hashes := make([]uint64, len(w.keys))
+	for i, key := range w.keys {
+		hashes[i] = maphash.Bytes(hashSeed, key)
+	}
+	s := newSleeper(hashes, !p.writes, maphash.Bytes(hashSeed, w.group))
+	c.srv.blocked.join(s)
+	defer c.srv.blocked.leave(s)
+	for n := 0; ; n++ {
+		ready, err := c.ready(w, n == 0)
+		if err != nil {
+			return err
+		}
+		if ready {
+			err := c.guarded(p, body{raw: w.try, count: 1, now: true}, run)
+			var taken *lock.LockedError // by another connection of the same owner
+			if !errors.Is(err, errNotNow) && !errors.As(err, &taken) {
+				return err
+			}
+		}
+		if n == 0 {
+			if err := c.letGo(p); err != nil {
+				return err
+			}
+		}
+		pause := min(askFirst<<min(n, 16), askMost)
+		if !c.srv.blocked.turn(s) {
+			pause = askBehind
+		}
+		if !w.until.IsZero() {
+			left := time.Until(w.until)
+			if left <= 0 {
+				return c.timedOut(w)
+			}
+			pause = min(pause, left)
+		}
+		if err := c.sleep(s, pause); err != nil {
+			return err
+		}
+	}
+}
+
+// letGo gives back the holds of a client that goes to sleep, unless other connections have a part in
+// them: what it read is not to keep others from writing what it waits for. It may still be written, if nobody
+// comes in between.
+func (c *client) letGo(p plan) error {
+	for i := range p.parts {
+		s := p.parts[i].sequence
+		if s.State() != lock.Held || !s.Alone(c) {
+			continue
+		}
+		in, err := c.enter(s, s.Rule.Wait)
+		if err != nil {
+			return err
+		}
+		if in {
+			s.Abandon(context.Background())
+			s.Leave()
+		}
+	}
+	return nil
+}
+
+// arguments reads the arguments of a blocking command. refusal is what Redis has against them.
+func (c *client) arguments(w *wait) (refusal []byte, err error) {
+	up, err := c.writesOn(body{})
+	if err != nil {
+		return nil, err
+	}
+	if refusal, err := c.prove(body{}); err != nil || refusal != nil {
+		return refusal, err // outside MULTI it would block
+	}
+	c.send = append(resp.AppendCommand(append(c.send[:0], multi...), w.standIn(w.args[w.at])...), exec...)
+	c.unwatched(up)
+	x := c.exchange
+	x.Reset(3, -1, true, nil)
+	if err := c.roundTripOn(up, x, c.send); err != nil {
+		return nil, err
+	}
+	for _, i := range []int{1, 2} {
+		if isError(x.Frame(i)) && (i == 1 || x.Opened) {
+			return x.Frame(i), nil
+		}
+	}
+	unit := time.Second
+	if w.kind == "stream" {
+		unit = time.Millisecond
+	}
+	n, err := strconv.ParseFloat(string(w.args[w.at]), 64)
+	if err != nil {
+		return nil, &deniedError{fmt.Sprintf("the timeout %q can't be read", clip(w.args[w.at]))}
+	}
+	if n *= float64(unit); n > 0 && n < math.MaxInt64/2 {
+		w.until = time.Now().Add(time.Duration(math.Ceil(n)))
+	}
+	for _, key := range w.calls {
+		if w.from == 0 || key.Index == w.from {
+			w.keys = append(w.keys, w.args[key.Index])
+		}
+	}
+	if w.kind == "stream" {
+		return c.streams(w)
+	}
+	w.try = resp.AppendCommand(nil, w.args...)
+	return nil, nil
+}
+
+// standIn is a call with this timeout that waits for what nobody writes.
+func (w *wait) standIn(timeout []byte) [][]byte {
+	nobody := []byte(tokenstore.Prefix)
+	if w.kind == "stream" {
+		return [][]byte{[]byte("XREAD"), []byte("BLOCK"), timeout, []byte("STREAMS"), nobody, []byte("$")}
+	}
+	args := slices.Clone(w.args)
+	for _, key := range w.calls {
+		args[key.Index] = nobody
+	}
+	args[w.at] = timeout
+	return args
+}
+
+// timedOut gives the client what Redis says when the time is over.
+func (c *client) timedOut(w *wait) error {
+	least := "0.001"
+	if w.kind == "stream" {
+		least = "1"
+	}
+	_, err := c.sync(resp.AppendCommand(nil, w.standIn([]byte(least))...), true)
+	return err
+}
+
+// ready reports whether a try may come to something. What the try will refuse counts as well at first; who
+// has begun to wait waits on for the right type.
+func (c *client) ready(w *wait, first bool) (bool, error) {
+	if w.kind == "stream" {
+		return c.streamReady(w, first)
+	}
+	c.send = c.send[:0]
+	for _, key := range w.keys {
+		c.send = resp.AppendCommand(c.send, []byte("TYPE"), key)
+	}
+	if err := c.ask(len(w.keys)); err != nil {
+		return false, err
+	}
+	for i := range w.keys {
+		kind := string(c.exchange.Frame(i))
+		if kind[0] == '-' || kind == "+"+w.kind+"\r\n" || first && kind != "+none\r\n" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ask sends what is in c.send, unguarded, for so many replies.
+func (c *client) ask(frames int) error {
+	c.exchange.Reset(frames, -1, false, nil)
+	return c.roundTrip(c.exchange, c.send)
+}
+
+// isNil reports whether a reply is one of the nils.
+func isNil(frame []byte) bool {
+	return string(frame) == "*-1\r\n" || string(frame) == "$-1\r\n" || string(frame) == "_\r\n"
+}

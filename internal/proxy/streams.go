@@ -1,0 +1,109 @@
+package proxy
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
+
+// streams completes what is known of an XREAD or XREADGROUP that blocks: it is tried without BLOCK, and
+// "$" stands for what is in the stream now. refusal is what Redis says if it can't tell.
+func (c *client) streams(w *wait) (refusal []byte, err error) {
+	var args [][]byte
+	ids := w.calls[0].Index + len(w.calls)
+	for i := 0; i < len(w.args); i++ {
+		switch {
+		case i < w.calls[0].Index && isWord(w.args[i], "BLOCK"):
+			i++
+			continue
+		case i < w.calls[0].Index && isWord(w.args[i], "GROUP"):
+			w.group = w.args[i+1]
+			args = append(args, w.args[i], w.args[i+1], w.args[i+2])
+			i += 2
+			continue
+		case i >= ids && string(w.args[i]) == "$" && w.group == nil:
+			id, refusal, err := c.newest(w.args[i-len(w.calls)])
+			if err != nil || refusal != nil {
+				return refusal, err
+			}
+			args = append(args, id)
+			continue
+		}
+		args = append(args, w.args[i])
+	}
+	w.ids = args[len(args)-len(w.calls):]
+	w.try = resp.AppendCommand(nil, args...)
+	return nil, nil
+}
+
+// newest asks for the ID of a stream's newest entry.
+func (c *client) newest(key []byte) (id, refusal []byte, err error) {
+	c.send = resp.AppendCommand(c.send[:0], []byte("XINFO"), []byte("STREAM"), key)
+	if err := c.ask(1); err != nil {
+		return nil, nil, err
+	}
+	v, _, err := resp.ParseValue(c.exchange.Frame(0))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !v.IsError():
+		return bytes.Clone(field(v, "last-generated-id")), nil, nil
+	case strings.HasPrefix(string(v.Str), "ERR no such key"):
+		return []byte("0-0"), nil, nil
+	}
+	return nil, c.exchange.Frame(0), nil
+}
+
+// field is a field of a map, which is an array in RESP2.
+func field(v resp.Value, name string) []byte {
+	for i := 0; i+1 < len(v.Elems); i += 2 {
+		if string(v.Elems[i].Str) == name {
+			return v.Elems[i+1].Str
+		}
+	}
+	return nil
+}
+
+// streamReady reports whether there are entries for an XREAD or XREADGROUP, or something for it to be
+// refused for.
+func (c *client) streamReady(w *wait, first bool) (bool, error) {
+	ids := w.ids
+	if w.group != nil {
+		if first {
+			return true, nil // it may also ask for what its consumer was given before
+		}
+		ids = nil
+		for _, key := range w.keys {
+			id, err := c.delivered(key, w.group)
+			if err != nil || id == nil {
+				return true, err
+			}
+			ids = append(ids, id)
+		}
+	}
+	args := [][]byte{[]byte("XREAD"), []byte("COUNT"), []byte("1"), []byte("STREAMS")}
+	c.send = resp.AppendCommand(c.send[:0], append(append(args, w.keys...), ids...)...)
+	if err := c.ask(1); err != nil {
+		return false, err
+	}
+	return !isNil(c.exchange.Frame(0)), nil
+}
+
+// delivered asks for the ID of the last entry that a group was given; nil if it can't be told.
+func (c *client) delivered(key, group []byte) ([]byte, error) {
+	c.send = resp.AppendCommand(c.send[:0], []byte("XINFO"), []byte("GROUPS"), key)
+	if err := c.ask(1); err != nil {
+		return nil, err
+	}
+	v, _, err := resp.ParseValue(c.exchange.Frame(0))
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range v.Elems {
+		if bytes.Equal(field(g, "name"), group) {
+			return bytes.Clone(field(g, "last-delivered-id")), nil
+		}
+	}
+	return nil, nil
+}
