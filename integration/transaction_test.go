@@ -602,18 +602,18 @@ func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
 	for _, interactive := range []bool{true, false} {
 		client, conn := connect(t, "client", proxy.Addr)
 		client.does("OK", "AUTH", "u", "pw")
-		client.fails("NOPERM", "SET", "ctx:s", "unfenced")
+		client.fails("FENCEDOWN", "SET", "ctx:s", "unfenced")
 		client.does(nil, "GET", "ctx:s")
-		client.fails("NOPERM", "SET", "ctx:s", "unfenced")
+		client.fails("FENCEDOWN", "SET", "ctx:s", "unfenced")
 		if interactive {
 			client.fails("NOPERM", "MULTI")
-			client.fails("NOPERM", "SET", "ctx:s", "unfenced")
+			client.fails("FENCEDOWN", "SET", "ctx:s", "unfenced")
 			client.does(nil, "GET", "ctx:s")
 			client.fails("ERR", "EXEC")
 		} else {
 			conn.Send(harness.Encode("MULTI") + harness.Encode("SET", "ctx:s", "unfenced") + harness.Encode("GET", "ctx:s") + harness.Encode("EXEC"))
 			client.hearsError("NOPERM")
-			client.hearsError("NOPERM")
+			client.hearsError("FENCEDOWN")
 			client.hears(nil)
 			client.hearsError("ERR")
 		}

@@ -286,13 +286,10 @@ func (c rueidisTasks) killed(ctx context.Context, r report, to servers) error {
 	defer cancel()
 	messages := make(chan string, 1000)
 	subscriber.Go(func() {
-		for ctx.Err() == nil { // Receive itself subscribes again; it may not the first time
-			_ = client.Receive(ctx, client.B().Subscribe().Channel("news").Build(), func(m rueidis.PubSubMessage) {
-				select {
-				case messages <- m.Message:
-				default:
-				}
-			})
+		// Receive itself subscribes again, but in RESP2 not if only that connection was lost and not the
+		// client's other one: so it is straight at Redis, too. A new client does.
+		for ctx.Err() == nil {
+			c.listen(ctx, to.proxy, messages)
 		}
 	})
 	for admin.PubSubNumSub(ctx, "news").Val()["news"] == 0 && ctx.Err() == nil {
@@ -339,6 +336,24 @@ func (c rueidisTasks) killed(ctx context.Context, r report, to servers) error {
 	})
 	r.step("refusals in between", func() (any, error) { return refusals, nil })
 	return nil
+}
+
+// listen hears of news for a second.
+func (c rueidisTasks) listen(ctx context.Context, addr string, messages chan<- string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	client, err := c.worker(addr)
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, client.Close)
+	defer stop()
+	_ = client.Receive(ctx, client.B().Subscribe().Channel("news").Build(), func(m rueidis.PubSubMessage) {
+		select {
+		case messages <- m.Message:
+		default:
+		}
+	})
 }
 
 func (c rueidisTasks) refusals(ctx context.Context, r report, to servers) error {

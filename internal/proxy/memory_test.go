@@ -29,6 +29,7 @@ func TestAClientKeepsNothingOfALargeCommandThatIsDone(t *testing.T) {
 		"a large argument of a guarded read": func(a *agent) {
 			a.does("EXISTS agent:s1:k agent:s1:"+value, ":0\r\n")
 			a.does("SET agent:s1:k v", "+OK\r\n")
+			a.does("DEL agent:s1:k", ":1\r\n")
 		},
 		"very many keys": func(a *agent) { a.does("DEL"+strings.Repeat(" k", 1<<20), ":0\r\n") },
 	} {

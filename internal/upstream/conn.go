@@ -47,7 +47,7 @@ type Conn struct {
 	err     error
 	mode    Mode // changed by the receiver alone
 	midst   bool // the client has got a part of what was sent unasked
-	owing   bool // the connection broke, and the client has not got all of an earlier reply
+	owing   bool // the connection broke, and the client will not get all of a reply that it waits for
 
 	limits Limits
 	open   int           // requests that wait for a reply
@@ -89,6 +89,10 @@ func (c *Conn) Pass(request []byte, n int) {
 	c.out = append(c.out, request...)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.err != nil {
+		c.owing = c.owing || n > 0
+		return
+	}
 	c.open += n
 	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].mergeable(c.Quiet) {
 		c.waiting[last].frames += n

@@ -491,12 +491,17 @@ func TestARefusalThatWaitsForItsPlaceWhenTheConnectionBreaksIsGivenWhereItHasOne
 	s.got("")
 }
 
-func TestAReplyAfterTheLossIsNotAwaited(t *testing.T) {
+func TestARequestAfterTheLossIsOwedItsReply(t *testing.T) {
 	s := newScene(t)
 	s.replies("")
 	s.Pass([]byte("late"), 1)
-	_ = s.Local([]byte("-after it\r\n"))
-	s.got("") // its place is behind a reply that never comes
+	if !s.Owes() {
+		t.Error("nothing is owed")
+	}
+	if err := s.Local([]byte("-after it\r\n")); !errors.Is(err, ErrLost) {
+		t.Errorf("a reply behind one that never comes got %v", err)
+	}
+	s.got("")
 }
 
 func TestARequestThatCannotBeSentIsLost(t *testing.T) {
