@@ -132,10 +132,10 @@ func (c *client) sendShared() error {
 	c.owed(err)
 	_, writeErr := c.out.Write(c.call.Replies)
 	c.owed(writeErr)
-	if cap(c.call.Replies) > 4*sharedMost {
+	if cap(c.call.Replies) > 8*sharedMost {
 		c.call.Replies = nil
 	}
-	if cap(c.call.Requests) > 4*sharedMost {
+	if cap(c.call.Requests) > 8*sharedMost {
 		c.call.Requests = nil
 	}
 	c.call.Requests, c.call.Frames, c.callWrites = c.call.Requests[:0], 0, false

@@ -51,12 +51,15 @@ type Call struct {
 	wake chan bool // true: lead
 }
 
+// outMost bounds the buffer of requests that is kept for the next ones, in bytes.
+const outMost = 16 << 20
+
 // NewCall returns a call.
 func NewCall() *Call { return &Call{wake: make(chan bool, 1)} }
 
 // NewShared returns a shared connection that dials when it is first used.
 func NewShared(dial func(context.Context) (net.Conn, error), clients *atomic.Int64) *Shared {
-	s := &Shared{dial: dial, clients: clients, in: make([]byte, 4*receiveBuffer)}
+	s := &Shared{dial: dial, clients: clients, in: make([]byte, 16*receiveBuffer)}
 	s.take = s.receive
 	return s
 }
@@ -92,8 +95,8 @@ func (s *Shared) lead(own *Call) {
 	if err != nil {
 		s.drop()
 	}
-	if cap(out) > 16*receiveBuffer {
-		out = nil
+	if cap(out) > outMost || cap(out) > 16*receiveBuffer && len(out) < cap(out)/32 {
+		out = nil // a burst has passed
 	}
 
 	s.mu.Lock()
