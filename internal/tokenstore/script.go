@@ -12,10 +12,14 @@ import (
 var (
 	//go:embed lua/prelude.lua
 	preludeLua string
+	//go:embed lua/beginfast.lua
+	beginFastLua string
 	//go:embed lua/begin.lua
 	beginLua string
 	//go:embed lua/check.lua
 	checkLua string
+	//go:embed lua/settlefast.lua
+	settleFastLua string
 	//go:embed lua/settle.lua
 	settleLua string
 	//go:embed lua/release.lua
@@ -71,9 +75,9 @@ type scripts struct {
 
 func newScripts(header string) *scripts {
 	return &scripts{
-		begin:   newScript(header, preludeLua, beginLua),
+		begin:   newScript(header, beginFastLua, preludeLua, beginLua),
 		check:   newScript(header, checkLua),
-		settle:  newScript(header, preludeLua, settleLua),
+		settle:  newScript(header, settleFastLua, preludeLua, settleLua),
 		release: newScript(header, preludeLua, releaseLua),
 		renew:   newScript(header, preludeLua, renewLua),
 		leave:   newScript(header, preludeLua, leaveLua),
