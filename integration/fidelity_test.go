@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -665,6 +666,64 @@ func TestCommandsThatOnlyTellAValueBeginASequence(t *testing.T) {
 		client.reply()
 		if session.holder() != "" {
 			t.Errorf("after %q the session is still held", c.write)
+		}
+	}
+}
+
+// GETEX with an option changes the key before its client can know whether it may.
+func TestGETEXOfASessionThatAnotherHoldsChangesNothing(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("100ms")})
+	holder, _ := connect(t, "holder", proxy.Addr)
+	other, _ := connect(t, "other", proxy.Addr)
+	straight := server.Client()
+	straight.Set(t.Context(), "ctx:k", "v", 0)
+	session := recordOf(t, server, "ctx:k")
+	holder.does("v", "GET", "ctx:k")
+	for _, options := range [][]string{{"EX", "100"}, {"PX", "100000"}, {"EXAT", "1"}, {"PXAT", "1"}} {
+		for _, block := range []bool{false, true} {
+			if block {
+				other.does("OK", "MULTI")
+				other.does("QUEUED", append([]string{"GETEX", "ctx:k"}, options...)...)
+				other.fails("LOCKED", "EXEC")
+			} else {
+				other.fails("LOCKED", append([]string{"GETEX", "ctx:k"}, options...)...)
+			}
+			if ttl := straight.PTTL(t.Context(), "ctx:k").Val(); ttl != -1 {
+				t.Errorf("%q, in MULTI %v: refused, and the key's PTTL is %v", options, block, ttl)
+			}
+		}
+	}
+	straight.Expire(t.Context(), "ctx:k", time.Hour)
+	other.fails("LOCKED", "GETEX", "ctx:k", "PERSIST")
+	if ttl := straight.PTTL(t.Context(), "ctx:k").Val(); ttl <= 0 {
+		t.Errorf("PERSIST: refused, and the key's PTTL is %v", ttl)
+	}
+	holder.does("OK", "SET", "ctx:k", "w")
+
+	// What fails has read nothing.
+	straight.RPush(t.Context(), "ctx:l", "x")
+	list := recordOf(t, server, "ctx:l")
+	other.fails("WRONGTYPE", "GETEX", "ctx:l", "EX", "100")
+	if h := list.holder(); h != "" {
+		t.Errorf("after a GETEX that failed %s holds the session", h)
+	}
+	// What it gave its client is stale when another has written since.
+	for _, options := range [][]string{{"EX", "100"}, {"PXAT", "9999999999999"}} {
+		for _, block := range []bool{false, true} {
+			straight.Set(t.Context(), "ctx:k", "w", 0)
+			getex := append([]string{"GETEX", "ctx:k"}, options...)
+			if block {
+				other.does("OK", "MULTI")
+				other.does("QUEUED", getex...)
+				other.does([]any{"w"}, "EXEC")
+			} else {
+				other.does("w", getex...)
+			}
+			session.loses(session.hold) // as when the hold has ended
+			holder.does("OK", "SET", "ctx:k", "newer")
+			other.fails("FENCED", "SET", "ctx:k", "stale")
+			wantValue(t, server, "ctx:k", "newer")
 		}
 	}
 }

@@ -28,9 +28,26 @@ var atomics = map[string]struct{}{
 	"xack": {}, "xreadgroup": {}, "xautoclaim": {}, "xclaim": {},
 }
 
-// looks are commands that the server counts as writes and that give the client a value to go on
-// from, without changing it: they begin a sequence as a read does.
-var looks = map[string]struct{}{"getex": {}, "pfcount": {}}
+// isLook reports whether a call that the server counts as a write is a read: it changes neither the
+// value nor its expiry, so it may be sent before it is granted, and again.
+func isLook(cmd *command.Command, args [][]byte) bool {
+	switch cmd.Name {
+	case "pfcount": // it may write the count down beside the value
+		return true
+	case "getex":
+		return len(args) == 2
+	}
+	return false
+}
+
+// isReading reports whether a write gives the client a value to go on from, so that it begins a sequence as a
+// read does. atomic says that it changes no value: with a moment, the key may go at once.
+func isReading(cmd *command.Command, args [][]byte) (reading, atomic bool) {
+	if cmd.Name != "getex" || len(args) == 2 {
+		return false, false
+	}
+	return true, !has(args[2:], "EXAT") && !has(args[2:], "PXAT")
+}
 
 // isTouch reports whether a command only moves a key's expiry into the future or takes it away:
 // it changes no value, so it neither waits nor ends or breaks a sequence.

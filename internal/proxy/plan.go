@@ -17,9 +17,8 @@ type part struct {
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
 
-	// Of a transaction:
-	atomic  bool // what it writes of the session are atomic updates
-	reading bool // it only reads of the session, and writes elsewhere
+	atomic  bool // of a transaction: what it writes of the session are atomic updates
+	reading bool // it changes no value of the session, though it has to be carried out as a write
 }
 
 // plan is what a command means to the guard.
@@ -27,6 +26,7 @@ type plan struct {
 	parts  []part // the sessions it touches, in the order in which they are locked
 	writes bool
 	atomic bool
+	reads  bool // besides: it is a write whose reply the client goes on from
 }
 
 // hashSeed makes key and command hashes; they never leave the process.
@@ -58,7 +58,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
-	_, look := looks[cmd.Name]
+	look := isLook(cmd, args)
 	for _, key := range keys {
 		if key.Index >= len(args) {
 			continue
@@ -82,7 +82,13 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		p.parts = nil // WATCH reads no value
 		return p, nil
 	}
-	_, p.atomic = atomics[cmd.Name]
+	if p.reads, p.atomic = isReading(cmd, args); p.reads {
+		for i := range p.parts {
+			p.parts[i].reading = p.atomic
+		}
+	} else {
+		_, p.atomic = atomics[cmd.Name]
+	}
 	return p, c.guardable(cmd, args, p)
 }
 

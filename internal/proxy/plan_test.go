@@ -18,6 +18,9 @@ func meaning(p plan) string {
 	case p.writes:
 		kind = "write"
 	}
+	if p.reads {
+		kind = "reading " + kind
+	}
 	for _, q := range p.parts {
 		kind += " " + q.sequence.Record.Session
 		if len(q.keys) > 1 {
@@ -45,7 +48,8 @@ func TestACommandMeans(t *testing.T) {
 		{"OBJECT ENCODING agent:s1:k", "read s1"},
 		{"XREAD COUNT 1 STREAMS agent:s1:k 0", "read s1"},
 		{"EVAL_RO return 1 agent:s1:k", "read s1"},
-		{"GETEX agent:s1:k EX 10", "read s1"},
+		{"GETEX agent:s1:k", "read s1"},
+		{"PFCOUNT agent:s1:k", "read s1"},
 
 		{"SET agent:s1:k v", "write s1"},
 		{"SET agent:s1:k v NX", "write s1"},
@@ -58,6 +62,11 @@ func TestACommandMeans(t *testing.T) {
 		{"GEORADIUS other 1 1 1 m STORE agent:s1:k", "write s1"},
 		{"ZUNIONSTORE agent:s1:k 2 a b", "write s1"},
 		{"SORT other STORE agent:s1:k", "write s1"},
+
+		{"GETEX agent:s1:k EX 10", "reading atomic s1"},
+		{"GETEX agent:s1:k PERSIST", "reading atomic s1"},
+		{"GETEX agent:s1:k EXAT 1", "reading write s1"}, // perhaps it deletes the key
+		{"GETEX agent:s1:k pxat 1", "reading write s1"},
 
 		{"RPUSH agent:s1:k v", "atomic s1"},
 		{"APPEND agent:s1:k v", "atomic s1"},

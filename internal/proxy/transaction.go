@@ -59,7 +59,7 @@ type touch struct {
 	sequence *lock.Sequence
 	index    int // of the command
 	writes   bool
-	atomic   bool
+	reads    bool
 	keys     []uint64
 	command  uint64 // its hash
 }
@@ -174,9 +174,9 @@ func (c *client) fits(p plan, req resp.Request, selected int) error {
 // add holds a command.
 func (tx *transaction) add(p plan, req resp.Request) {
 	for _, q := range p.parts {
-		keys := slices.Clone(q.keys)
-		tx.touches = append(tx.touches, touch{q.sequence, tx.count, p.writes, p.atomic, keys, commandHash(req.Raw)})
-		tx.plan.touch(q.sequence, p.writes, p.atomic, keys)
+		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
+		tx.touches = append(tx.touches, touch{q.sequence, tx.count, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
+		tx.plan.touch(q.sequence, writes, p.atomic, keys)
 	}
 	tx.plan.writes = tx.plan.writes || p.writes
 	tx.raw = append(tx.raw, req.Raw...)
@@ -215,12 +215,13 @@ func (tx *transaction) guarded() bool { return len(tx.plan.parts) > 0 }
 func (tx *transaction) unwritten(yield func(*touch) bool) {
 	written := map[uint64]struct{}{}
 	for _, t := range slices.Backward(tx.touches) {
-		read := !t.writes
+		read := t.reads
 		for _, key := range t.keys {
+			if _, ok := written[key]; ok {
+				read = false
+			}
 			if t.writes {
 				written[key] = struct{}{}
-			} else if _, ok := written[key]; ok {
-				read = false
 			}
 		}
 		if read && !yield(&t) {

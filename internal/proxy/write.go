@@ -253,10 +253,11 @@ func (c *client) settled(p plan, b body, sent time.Time) {
 			c.settleAgain(&w.parts[i], err)
 		}
 		if q.reading {
-			q.taken = false
+			held := q.sequence.State() == lock.Held && !q.taken
 			q.sequence.Granted(tokenstore.Begin{
 				Granted: true, Grant: grant, Seq: w.parts[i].Seq, Continuous: w.parts[i].Grant > 0,
 			}, sent)
+			q.taken = !held
 			continue
 		}
 		write, applied := b.applied(c.exchange, q.sequence, w.writes[i])
@@ -264,9 +265,7 @@ func (c *client) settled(p plan, b body, sent time.Time) {
 		c.srv.blocked.written(write.Keys)
 		w.parts[i].Grant = grant
 	}
-	if b.tx != nil {
-		c.readBeside(p, b)
-	}
+	c.readBeside(p, b)
 }
 
 // answeredBy gives the client the reply to a try, unless there was nothing for it.
@@ -300,19 +299,36 @@ func (b body) applied(x *upstream.Exchange, s *lock.Sequence, write lock.Write) 
 	return write, applied
 }
 
-// readBeside notes what a transaction has read beside its writes.
+// readBeside notes what a body has read beside its writes. A command that failed has read nothing.
 func (c *client) readBeside(p plan, b body) {
 	now := time.Now()
-	for t := range b.tx.unwritten {
-		i, _ := p.find(t.sequence)
-		q, part := &p.parts[i], &c.commit.parts[i]
-		if q.reading {
-			q.sequence.Read(t.command, t.keys, now)
-		} else {
-			q.sequence.ReadBeside(t.command, t.keys, part.Grant, part.Seq, now)
+	switch {
+	case b.tx != nil:
+		for t := range b.tx.unwritten {
+			i, _ := p.find(t.sequence)
+			c.readIn(p, i, t.command, t.keys, now)
 		}
-		c.join(q.sequence)
+	case !p.reads:
+	case len(c.exchange.Failed) > 0 && c.exchange.Failed[0] == 0:
+		giveUp(p.parts)
+	default:
+		hash := commandHash(b.raw)
+		for i := range p.parts {
+			c.readIn(p, i, hash, p.parts[i].keys, now)
+		}
 	}
+}
+
+// readIn notes what was read of the i-th session.
+func (c *client) readIn(p plan, i int, command uint64, keys []uint64, now time.Time) {
+	q, part := &p.parts[i], &c.commit.parts[i]
+	if q.reading {
+		q.taken = false
+		q.sequence.Read(command, keys, now)
+	} else {
+		q.sequence.ReadBeside(command, keys, part.Grant, part.Seq, now)
+	}
+	c.join(q.sequence)
 }
 
 // settleAgain repeats a settlement that failed behind an applied write: its hold still stands.
