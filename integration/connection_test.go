@@ -65,6 +65,74 @@ func TestTransactionsLeaveTheConnectionAsRedisWould(t *testing.T) {
 	}
 }
 
+// What is refused, or done at once, inside MULTI, and what its EXEC changes.
+const misuses = `
+A: MULTI ; DISCARD x ; SELECT 1 ; SET free a ; EXEC ; GET free => 6
+A: MULTI x ; SELECT 1 ; SET free b ; GET free ; SELECT 0 ; GET free => 6
+A: MULTI ; SET free c ; EXEC x ; SELECT 1 ; GET free ; SELECT 0 ; GET free => 7
+A: MULTI ; SELECT x y ; SELECT 1 ; EXEC ; SET free d ; GET free => 6
+A: MULTI ; SELECT 99 ; EXEC ; SET free e ; GET free => 5
+A: MULTI ; SELECT 99 ; SET free f ; SELECT 1 ; EXEC ; GET free ; SELECT 0 ; GET free => 8
+A: MULTI ; SELECT 1 ; SELECT 99 ; EXEC ; SET free g ; GET free ; SELECT 0 ; GET free => 8
+A: MULTI ; SELECT 1 ; DISCARD ; GET free => 4
+A: MULTI ; RESET ; SET ctx:s v ; GET ctx:s ; SET ctx:s w => 5
+A: MULTI ; SET ctx:s a ; RESET ; SET ctx:s v ; GET ctx:s ; SET ctx:s w => 6
+A: MULTI ; SET free h ; RESET ; GET free ; EXEC => 5
+A: EXEC x ; DISCARD x ; UNWATCH x ; WATCH ; MULTI ; WATCH ; EXEC => 7
+A: MULTI ; HELLO 3 ; EXEC ; HSET h f v ; HGETALL h ; HELLO 2 ; HGETALL h => 7
+A: MULTI ; HELLO 9 ; EXEC ; HGETALL h ; MULTI ; HELLO 3 ; DISCARD ; HGETALL h => 8
+A: HELLO 3 ; MULTI ; HELLO 2 ; HGETALL h ; EXEC ; HGETALL h ; GET none => 7
+A: MULTI ; SELECT 1 ; SUBSCRIBE a ; EXEC ; PING ; UNSUBSCRIBE a ; GET free ; SET ctx:s 1 ; GET ctx:s => 9
+A: MULTI ; SUBSCRIBE a ; SELECT 0 ; EXEC ; PING ; UNSUBSCRIBE a ; GET free ; SET ctx:s 2 ; GET ctx:s => 9
+A: HELLO 3 ; MULTI ; SUBSCRIBE a ; SELECT 1 ; EXEC ; UNSUBSCRIBE a ; GET free ; SET ctx:s 3 ; GET ctx:s => 9
+A: MULTI ; SUBSCRIBE a ; SELECT 0 ; HELLO 2 ; EXEC ; UNSUBSCRIBE a ; HGETALL h ; SET ctx:s 4 ; GET ctx:s => 9
+`
+
+func TestAMisusedTransactionLeavesTheConnectionAsRedisWould(t *testing.T) {
+	for _, config := range []string{"rules: []\n", guarding("writes_per_read: many")} {
+		for _, others := range []int{0, 8} { // so many share connections
+			w := startTwins(t, config)
+			if others > 0 {
+				crowd(t, w.proxy, others)
+			}
+			for _, protocol := range []string{"2", "3"} {
+				t.Run(fmt.Sprintf("%d others, %s", others, strings.SplitN(config, "\n", 2)[0]), func(t *testing.T) {
+					w.one(t, protocol, misuses)
+				})
+			}
+		}
+	}
+}
+
+// An EXEC that Redis refuses for its arguments takes every WATCH away, the fence's too.
+func TestAnExecWithAnArgumentLeavesTheFenceStanding(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("10s")})
+	client, _ := connect(t, "client", proxy.Addr)
+	other, _ := connect(t, "other", proxy.Addr)
+	session := recordOf(t, server, "ctx:k")
+	client.does(nil, "GET", "ctx:k")
+	client.fails("EXECABORT", "EXEC", "x")
+	session.loses(session.hold) // as when its lease has ended
+	other.does("OK", "SET", "ctx:k", "newer")
+	client.fails("FENCED", "SET", "ctx:k", "stale")
+	wantValue(t, server, "ctx:k", "newer")
+}
+
+// "+0" is no database to Redis: the transaction stays in the one before.
+func TestASelectThatRedisRefusesLeadsNowhere(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	client, _ := connect(t, "client", proxy.Addr)
+	for _, number := range []string{"+0", "00", "x", "99"} {
+		client.does("OK", "MULTI")
+		client.does("QUEUED", "SELECT", "1")
+		client.does("QUEUED", "SELECT", number)
+		client.fails("FENCEDENIED", "SET", "ctx:k", "v")
+		client.fails("EXECABORT", "EXEC")
+	}
+}
+
 // Case 45.
 func TestHelloIsAnsweredByRedis(t *testing.T) {
 	w := startTwins(t, guarding(), harness.WithPassword("pw"))

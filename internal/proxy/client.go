@@ -232,8 +232,10 @@ var quit = []byte("quit")
 func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	name := ""
 	switch {
-	case cmd != nil:
+	case cmd != nil && cmd.Fits(len(req.Args)):
 		name = cmd.Name
+	case cmd != nil: // Redis refuses it
+		c.unfit(cmd)
 	case bytes.EqualFold(req.Args[0], quit):
 		name = "quit" // which Redis knows without its table
 	}
@@ -273,6 +275,16 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	return nil
 }
 
+// unfit notes what a command changes that Redis refuses for the number of its arguments: EXEC ends the
+// transaction, and takes every WATCH away.
+func (c *client) unfit(cmd *command.Command) {
+	if cmd.Name != "exec" {
+		return
+	}
+	c.unwatch()
+	c.state.endMulti()
+}
+
 // change passes a command that may change the connection's state.
 func (c *client) change(cmd *command.Command, name string, req resp.Request) error {
 	if !c.state.monitors {
@@ -298,6 +310,7 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 		if c.state.multi {
 			return c.passExec(req)
 		}
+		c.unwatch() // Redis may refuse it so that it takes every WATCH away
 	case "discard":
 		if c.state.multi {
 			c.state.endMulti()

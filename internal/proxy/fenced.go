@@ -65,7 +65,7 @@ func (c *client) escaped() error {
 	x, b := c.exchange, c.commit.block
 	command := x.Frame(b.Command)
 	switch {
-	case len(command) > 0 && !isError(command) && string(command) != "+QUEUED\r\n",
+	case len(command) > 0 && !isError(command) && string(command) != queuedReply,
 		x.Opened && b.Checks > 0 && isError(x.Frame(0)) && !c.decideWrite(0):
 		c.state.proved = false
 		return errEscaped

@@ -14,7 +14,7 @@ type state struct {
 	name     string         // CLIENT SETNAME
 	multi    bool           // between MULTI and EXEC or DISCARD
 	refused  bool           // a command of the transaction was refused: its EXEC must fail
-	selected int            // the database of a SELECT queued in the transaction, or -1
+	selected int            // the database that the transaction is to end in, or -1
 	watching bool           // the client has keys under WATCH
 	proto    int            // 2 or 3
 	alone    bool           // keeps to an upstream connection of its own
@@ -31,20 +31,27 @@ type state struct {
 	monitors        bool // it is sent lines of MONITOR
 	tracking        bool // it is sent invalidations
 	replica         bool // SYNC: what comes is no RESP any more
-	protocol        int  // of a HELLO queued in the transaction, or 0
 
-	queued     int       // commands in the transaction
-	listings   []listing // those that list keys
-	selectedAt int       // which of them is the SELECT
-	protocolAt int       // and which the HELLO
+	queued   int       // commands in the transaction
+	listings []listing // those that list keys
+	switches []switched
 }
+
+// switched is a SELECT or a HELLO queued in the transaction.
+type switched struct {
+	at    int // among the queued commands
+	db    int
+	proto int // of a HELLO, 0 for a SELECT
+}
+
+const queuedReply = "+QUEUED\r\n"
 
 func newState(db int) state { return state{db: db, proto: 2, selected: -1, proved: true} }
 
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {
-	s.multi, s.refused, s.watching, s.selected, s.protocol, s.queuedSubscribe = false, false, false, -1, 0, false
-	s.queued, s.listings = 0, nil
+	s.multi, s.refused, s.watching, s.selected, s.queuedSubscribe = false, false, false, -1, false
+	s.queued, s.listings, s.switches = 0, nil, nil
 }
 
 // passExec ends a transaction that is passed. One in which a command was refused must not be carried
@@ -58,7 +65,7 @@ func (c *client) passExec(req resp.Request) error {
 			return err
 		}
 		return c.local(resp.AppendError(nil, execAborted))
-	case t.selected >= 0, t.protocol > 0, t.queuedSubscribe, len(t.listings) > 0:
+	case len(t.switches) > 0, t.queuedSubscribe, len(t.listings) > 0:
 		return c.execSwitch(req, t)
 	}
 	c.up.Pass(req.Raw, 1)
@@ -71,25 +78,32 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	x := c.exchange
 	x.Reset(1, -1, false, nil)
 	x.Subscribes = t.queuedSubscribe
-	// applied reports whether one of the commands was carried out.
-	applied := func(at int) bool {
-		element := elementOf(x.Frame(0), at)
-		return element != nil && !isError(element)
+	// applied yields the SELECTs and HELLOs that were carried out.
+	applied := func(yield func(*switched) bool) {
+		for i := range t.switches {
+			element := elementOf(x.Frame(0), t.switches[i].at, t.queuedSubscribe)
+			if element != nil && !isError(element) && !yield(&t.switches[i]) {
+				return
+			}
+		}
 	}
 	x.After = func(m *upstream.Mode) {
 		m.Executed(x.Frame(0))
-		if t.protocol > 0 && applied(t.protocolAt) {
-			m.RESP3 = t.protocol == 3
+		for s := range applied {
+			if s.proto > 0 {
+				m.RESP3 = s.proto == 3
+			}
 		}
 	}
 	if err := c.roundTrip(x, req.Raw); err != nil {
 		return err
 	}
-	if t.selected >= 0 && applied(t.selectedAt) {
-		c.state.db = t.selected
-	}
-	if t.protocol > 0 && applied(t.protocolAt) {
-		c.state.proto = t.protocol
+	for s := range applied {
+		if s.proto > 0 {
+			c.state.proto = s.proto
+		} else {
+			c.state.db = s.db
+		}
 	}
 	frame, err := c.unlistedExec(x.Frame(0), &t)
 	if err != nil {
@@ -98,8 +112,9 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	return c.local(frame)
 }
 
-// elementOf returns an element of an array, nil if there is none.
-func elementOf(frame []byte, at int) []byte {
+// elementOf returns an element of an EXEC's reply, nil if there is none. Messages that were sent meanwhile are no
+// elements, confirmations of subscriptions are.
+func elementOf(frame []byte, at int, confirmations bool) []byte {
 	count, null, pos, ok := resp.ArrayHeader(frame)
 	if !ok || null || at < 0 || int64(at) >= int64(count) {
 		return nil
@@ -112,7 +127,7 @@ func elementOf(frame []byte, at int) []byte {
 		}
 		element := frame[pos : pos+n]
 		pos += n
-		if element[0] == '>' { // a message that was sent meanwhile
+		if element[0] == '>' && !confirmations {
 			continue
 		}
 		if i++; i > at {
@@ -122,24 +137,42 @@ func elementOf(frame []byte, at int) []byte {
 	return nil
 }
 
+// database returns the database that a SELECT names, -1 if Redis refuses it.
+func database(args [][]byte) int {
+	if len(args) != 2 {
+		return -1
+	}
+	n, err := strconv.Atoi(string(args[1]))
+	if err != nil || strconv.Itoa(n) != string(args[1]) { // Redis takes neither "+1" nor "01"
+		return -1
+	}
+	return n
+}
+
 // selectDB notes which database the connection is in, since locks are per database.
 func (c *client) selectDB(req resp.Request) error {
-	db := -1
-	if len(req.Args) == 2 {
-		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
-			db = n
-		}
-	}
-	x, err := c.sync(req.Raw, true)
-	if err != nil || x.StreamType != '+' {
+	x, err := c.sync(req.Raw, false)
+	if err != nil {
 		return err
 	}
-	if c.state.multi {
-		c.state.selected, c.state.selectedAt = db, c.state.queued-1
-	} else {
-		c.state.db = db
+	switch reply := x.Frame(0); {
+	case isError(reply):
+	case string(reply) == queuedReply:
+		c.state.selects(database(req.Args), c.state.queued-1)
+	default:
+		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
+			c.state.db = n
+		}
 	}
-	return nil
+	return c.local(x.Frame(0))
+}
+
+// selects notes a SELECT that is queued.
+func (s *state) selects(db, at int) {
+	if db >= 0 {
+		s.selected = db
+		s.switches = append(s.switches, switched{at: at, db: db})
+	}
 }
 
 // renamed notes what HELLO, RESET and CLIENT SETNAME change.
@@ -153,7 +186,10 @@ func (c *client) renamed(name string, req resp.Request) error {
 			proto, _ = strconv.Atoi(string(req.Args[1]))
 		}
 		if c.state.multi {
-			c.state.protocol, c.state.protocolAt = proto, c.state.queued-1
+			if len(req.Args) > 2 && has(req.Args[2:], "AUTH") {
+				c.state.alone, c.state.unsure, c.state.proved = true, true, false
+			}
+			c.state.switches = append(c.state.switches, switched{at: c.state.queued - 1, proto: proto})
 			c.up.Pass(req.Raw, 1)
 			return nil
 		}

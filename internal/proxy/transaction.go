@@ -108,9 +108,8 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 			return c.notQueued(cmd, req)
 		}
 	case "select":
-		if n, err := strconv.Atoi(string(req.Args[1])); err == nil {
-			selected = n
-			c.state.selectedAt = c.state.queued
+		if db := database(req.Args); db >= 0 {
+			selected = db
 		}
 	}
 	if unheld(name) {
@@ -132,7 +131,10 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		c.state.refused = true
 		return c.refuse(denied)
 	}
-	c.state.selected = selected
+	if name == "select" {
+		c.state.selects(database(req.Args), c.state.queued)
+	}
+	c.state.queue(name)
 	if len(tx.raw)+len(req.Raw) > heldMost {
 		if err := c.passOn(); err != nil {
 			return err
@@ -140,7 +142,6 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		c.up.Pass(req.Raw, 1)
 		return nil
 	}
-	c.state.queue(name)
 	tx.add(p, req)
 	return nil
 }
@@ -346,9 +347,10 @@ func (c *client) heardAlone(raw []byte) error {
 
 // notBegun goes on after Redis has refused MULTI: what was held behind it are commands by themselves.
 func (c *client) notBegun() error {
-	raw := c.tx.raw
+	raw, watching := c.tx.raw, c.state.watching
 	c.tx = transaction{}
-	c.state.multi, c.state.refused, c.state.selected = false, false, -1
+	c.state.endMulti()
+	c.state.watching = watching
 	parser := resp.NewRequestParser(resp.Limits{})
 	for len(raw) > 0 {
 		req, n, err := parser.Next(raw)
