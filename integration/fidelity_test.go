@@ -1170,3 +1170,33 @@ func TestTheFencesWatchAndTheClientsDoNotMix(t *testing.T) {
 		})
 	}
 }
+
+func TestRANDOMKEYFindsAKeyAmongManyRecords(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	client, _ := connect(t, "client", proxy.Addr)
+	records := server.Client().Pipeline()
+	for i := range 20_000 {
+		records.Set(t.Context(), fmt.Sprint("fence-proxy:", i), "", 0)
+	}
+	if _, err := records.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	client.does(nil, "RANDOMKEY")
+	client.does("OK", "MSET", "a", "1", "b", "2")
+	found := map[any]int{}
+	for n := range 200 {
+		if n < 100 {
+			client.sends("RANDOMKEY")
+			found[client.reply()]++
+			continue
+		}
+		client.does("OK", "MULTI")
+		client.does("QUEUED", "RANDOMKEY")
+		client.sends("EXEC")
+		found[client.reply().([]any)[0]]++
+	}
+	if len(found) != 2 || found["a"] == 0 || found["b"] == 0 {
+		t.Errorf("of two keys RANDOMKEY says %v", found)
+	}
+}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -48,6 +49,7 @@ type client struct {
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
 	blocks   bool        // its upstream connection waits at the store
+	blocking bool        // a command that may block was passed, and may not have been answered
 	tx       transaction
 	aside    *aside // the client's second upstream connection, nil until it is needed
 	joined   bool   // it has a part in sequences of the proxy's owner
@@ -86,6 +88,9 @@ func (c *client) run() {
 	c.owner = c.srv.locks.Owner(c.identity())
 	c.waiter = c.srv.locks.Waiter()
 	err := c.commands()
+	if errors.Is(err, io.EOF) {
+		c.hearOut()
+	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	c.srv.log.Debug("client left", "client", c.address(), "name", c.state.name, "reason", err)
 	if c.stopping.Load() {
@@ -254,6 +259,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if c.state.multi {
 		c.state.queue(name)
 	}
+	c.blocking = c.blocking || cmd != nil && cmd.Is(command.FlagBlocking)
 	switch {
 	case c.state.replica:
 		c.up.Pass(req.Raw, 0)

@@ -3,6 +3,8 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"math/rand/v2"
+	"strconv"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -24,8 +26,12 @@ func listsKeys(name string) bool {
 // nothing asks for what nobody writes, and gets the null of the client's protocol.
 var nothing = resp.AppendCommandStrings(nil, "GET", tokenstore.Prefix)
 
-// randomTries bounds how often RANDOMKEY is asked again for a key that is not reserved.
-const randomTries = 64
+const (
+	// randomTries bounds how often RANDOMKEY is asked again for a key that is not reserved.
+	randomTries = 16
+	// randomPage is how many keys are looked at together then.
+	randomPage = "1000"
+)
 
 // unlisted returns a reply of SCAN or KEYS without the reserved keys: the frame itself when there
 // are none.
@@ -78,7 +84,7 @@ func (c *client) list(name string, req resp.Request) error {
 	return c.local(unlisted(name, x.Frame(0)))
 }
 
-// randomKey asks Redis for a key until it is not a reserved one.
+// randomKey asks Redis for a key until it is not a reserved one. Where nearly all are, it looks through them.
 func (c *client) randomKey() ([]byte, error) {
 	question := resp.AppendCommandStrings(nil, "RANDOMKEY")
 	for range randomTries {
@@ -91,8 +97,33 @@ func (c *client) randomKey() ([]byte, error) {
 			return frame, nil
 		}
 	}
+	for _, cursor := range []string{strconv.FormatUint(uint64(rand.Uint32()), 10), "0"} {
+		if frame, err := c.scanForKey(cursor); frame != nil || err != nil {
+			return frame, err
+		}
+	}
 	x, err := c.sync(nothing, false)
 	return x.Frame(0), err
+}
+
+// scanForKey looks for a key that is not reserved from a cursor on. It returns nil when there is none.
+func (c *client) scanForKey(cursor string) ([]byte, error) {
+	for {
+		x, err := c.sync(resp.AppendCommandStrings(nil, "SCAN", cursor, "COUNT", randomPage), false)
+		if err != nil {
+			return nil, err
+		}
+		v, _, err := resp.ParseValue(unlisted("scan", x.Frame(0)))
+		if err != nil || len(v.Elems) != 2 {
+			return nil, err // the client's user may lack the right
+		}
+		if keys := v.Elems[1].Elems; len(keys) > 0 {
+			return resp.AppendBulk(nil, keys[rand.IntN(len(keys))].Str), nil
+		}
+		if cursor = string(v.Elems[0].Str); cursor == "0" {
+			return nil, nil
+		}
+	}
 }
 
 // listing is a queued command whose reply lists keys.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"io"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -40,6 +41,7 @@ func (c *client) await(x *upstream.Exchange) error {
 	select {
 	case <-x.Done:
 		c.timer.Stop()
+		c.blocking = false
 		return x.Err
 	case <-c.timer.C:
 	}
@@ -47,8 +49,12 @@ func (c *client) await(x *upstream.Exchange) error {
 	defer w.stop()
 	select {
 	case <-x.Done:
+		c.blocking = false
 		return x.Err
 	case <-w.gone:
+		if w.ended && !c.blocks && !c.blocking {
+			return c.awaitLast(x)
+		}
 		return c.gone()
 	}
 }
@@ -125,6 +131,8 @@ type watcher struct {
 	gone chan struct{} // closed when the client has gone, or is to go
 	done chan struct{}
 	quit chan struct{}
+
+	ended bool // it says no more; set before gone is closed
 }
 
 func (c *client) watch() *watcher {
@@ -139,6 +147,7 @@ func (w *watcher) run() {
 		room, err := w.c.in.ahead(w.c.nc)
 		if err != nil {
 			if !w.stopped() {
+				w.ended = errors.Is(err, io.EOF)
 				close(w.gone)
 			}
 			return
@@ -172,6 +181,7 @@ func (w *watcher) probe() {
 			return
 		case <-t.C:
 			if w.c.nc.HungUp() {
+				w.ended = true
 				close(w.gone)
 				return
 			}

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"errors"
 	"io"
 	"net"
 	"syscall"
@@ -50,6 +51,14 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 		return nil, syscall.ENOTSUP
 	}
 	return c.raw, nil
+}
+
+// CloseWrite closes the half that is written to. The error is errors.ErrUnsupported where there are no halves.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }
 
 // Read implements net.Conn.

@@ -84,6 +84,9 @@ func NewConn(nc net.Conn, down Downstream) *Conn {
 // Close breaks the connection; Serve returns.
 func (c *Conn) Close() error { return c.nc.Close() }
 
+// CloseWrite tells the upstream that no more requests come. What was sent is answered.
+func (c *Conn) CloseWrite() error { return c.nc.CloseWrite() }
+
 // Pass appends a request whose n replies go straight to the downstream.
 func (c *Conn) Pass(request []byte, n int) {
 	c.out = append(c.out, request...)
