@@ -728,6 +728,87 @@ func TestGETEXOfASessionThatAnotherHoldsChangesNothing(t *testing.T) {
 	}
 }
 
+// What reads guarded keys and changes others is carried out once, and only when it is granted.
+func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("100ms")})
+	patient := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
+	holder, _ := connect(t, "holder", proxy.Addr)
+	straight := server.Client()
+	events := straight.Subscribe(t.Context(), "news")
+	t.Cleanup(func() { _ = events.Close() })
+	if _, err := events.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		commands [][]string // several are a transaction
+		once     any
+	}{
+		{[][]string{{"COPY", "ctx:k", "other"}}, int64(1)},
+		{[][]string{{"SORT", "ctx:l", "STORE", "other"}}, int64(1)},
+		{[][]string{{"SUNIONSTORE", "other", "ctx:s"}}, int64(1)},
+		{[][]string{{"LPUSH", "other", "x"}, {"GET", "ctx:k"}}, []any{int64(1), "v"}},
+		{[][]string{{"GET", "ctx:k"}, {"INCR", "other"}}, []any{"v", int64(1)}},
+		{[][]string{{"COPY", "ctx:k", "other"}, {"GET", "ctx:k"}}, []any{int64(1), "v"}},
+		{[][]string{{"GET", "ctx:k"}, {"PUBLISH", "news", "x"}}, []any{"v", int64(1)}},
+		{[][]string{{"EVAL", "return redis.call('incr', 'other')", "0"}, {"GET", "ctx:k"}}, []any{int64(1), "v"}},
+	} {
+		straight.Del(t.Context(), "other")
+		straight.Set(t.Context(), "ctx:k", "v", 0)
+		straight.SAdd(t.Context(), "ctx:s", "m")
+		straight.RPush(t.Context(), "ctx:l", "1")
+		straight.LTrim(t.Context(), "ctx:l", 0, 0)
+		for _, key := range []string{"ctx:k", "ctx:l", "ctx:s"} {
+			holder.sends("EXISTS", key)
+			holder.hears(int64(1))
+		}
+		send := func(p *party) {
+			if len(c.commands) == 1 {
+				p.sends(c.commands[0]...)
+				return
+			}
+			p.does("OK", "MULTI")
+			for _, command := range c.commands {
+				p.does("QUEUED", command...)
+			}
+			p.sends("EXEC")
+		}
+		refused, _ := connect(t, "refused", proxy.Addr)
+		waits, _ := connect(t, "waits", patient.Addr)
+		send(refused)
+		refused.hearsError("LOCKED")
+		if n := straight.Exists(t.Context(), "other").Val(); n != 0 {
+			t.Errorf("%q: refused, and the other key is there", c.commands)
+		}
+		send(waits)
+		key := "ctx:k"
+		if i == 1 || i == 2 {
+			key = c.commands[0][len(c.commands[0])-1]
+			if i == 1 {
+				key = "ctx:l"
+			}
+		}
+		lineFor(t, server, key).hasWaiters(1)
+		for _, key := range []string{"ctx:k", "ctx:l", "ctx:s"} {
+			holder.does(int64(1), "EXPIREAT", key, "99999999999")
+		}
+		waits.hears(c.once)
+		waits.sends("QUIT")
+		waits.hears("OK")
+		for _, key := range []string{"ctx:k", "ctx:l", "ctx:s"} {
+			recordOf(t, server, key).becomesFree()
+		}
+	}
+	if m := <-events.Channel(); m.Payload != "x" {
+		t.Errorf("the news is %q", m.Payload)
+	}
+	select {
+	case m := <-events.Channel():
+		t.Errorf("a second message: %v", m)
+	default:
+	}
+}
+
 // The exceptions: what Redis would answer is refused, since it cannot be guarded.
 func TestCommandsThatCannotBeGuardedAreRefused(t *testing.T) {
 	server := harness.StartRedis(t)

@@ -16,9 +16,9 @@ type caller struct {
 	args    []string
 	numkeys int // given, and the keys not yet; 0 for none
 	serial  int
-	open    bool // between MULTI and EXEC
 
 	subscribed bool // it may have channels
+	open       bool // between MULTI and EXEC
 }
 
 // take notes what a call of a command does to the transaction.

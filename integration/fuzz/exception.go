@@ -8,7 +8,6 @@ import (
 type denial struct {
 	step    *Step
 	message string
-	multi   bool // between MULTI and EXEC
 }
 
 // exception is something that the guard refuses and says so in the documentation.
@@ -22,21 +21,20 @@ type exception struct {
 // exceptions is the whole list. What is not refused any more is to be deleted here.
 var exceptions = []exception{
 	{
-		name: "MULTI", reason: "guarded commands inside MULTI are not built yet",
-		fits: func(d denial) bool { return d.multi },
-	},
-	{
-		name: "WATCH", reason: "guarded writes under a client's WATCH are not built yet",
-		fits: func(d denial) bool { return strings.Contains(d.message, "under WATCH") },
-	},
-	{
-		name: "blocking", reason: "guarded commands that block are not built yet",
-		fits: func(d denial) bool { return d.step.Command != nil && d.step.Command.flags["blocking"] },
-	},
-	{
 		name: "another database", reason: "MOVE and COPY … DB write where the connection can't fence",
 		fits: func(d denial) bool {
 			return d.step.Command != nil && (d.step.Command.Name == "move" || d.step.Command.Name == "copy")
+		},
+	},
+	{
+		name: "SELECT in a transaction", reason: "a transaction is guarded in the connection's own database",
+		fits: func(d denial) bool { return strings.Contains(d.message, "can't reach into another database by SELECT") },
+	},
+	{
+		name: "states in a transaction", reason: "HELLO, AUTH and their kind are passed at once, and can't be beside guarded commands",
+		fits: func(d denial) bool {
+			return strings.Contains(d.message, "a transaction that is guarded can't have ") ||
+				strings.Contains(d.message, "can't be guarded in a transaction of more than ")
 		},
 	},
 	{
@@ -57,9 +55,7 @@ var exceptions = []exception{
 
 // differing are commands whose replies show what the guard has at the server.
 var differing = map[string]string{
-	"dbsize":          "counts the fence records, which are keys beside the data",
-	"randomkey":       "gives up when nearly all keys are fence records",
-	"pubsub|channels": "shows the channel over which the proxy is woken",
+	"dbsize": "counts the fence records, which are keys beside the data",
 }
 
 // fitting is the index of the exception that a denial is, or -1.

@@ -1,7 +1,6 @@
 package fuzz
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -54,26 +53,4 @@ var unguardable = map[string]string{
 	"flushall": "deletes the fence records with the data",
 	"flushdb":  "deletes the fence records with the data",
 	"swapdb":   "moves the fence records to another database with the data",
-}
-
-// unmended reports whether a step is one that the proxy is known to get wrong. What is mended is to
-// be deleted here.
-func (w *writer) unmended(s Step, multi bool) bool {
-	switch s.Command.Name {
-	case "select": // its database counts as the connection's even if its EXEC refuses it, or has raw replies
-		return multi
-	case "hello": // its protocol does not count for shared connections
-		return multi
-	case "keys", "scan", "randomkey": // inside MULTI they show fence records
-		return multi
-	case "reset": // inside MULTI the proxy does not see that it ends the transaction
-		return multi
-	case "multi", "discard", "unwatch": // with an argument: Redis refuses them, and the proxy takes them for carried out
-		return len(s.Args) != 1
-	case "watch": // likewise
-		return len(s.Args) < 2
-	case "getex": // a moment that is over deletes the key, and the proxy takes that for a read that can be repeated
-		return slices.ContainsFunc(s.Args, func(a string) bool { return lower(a) == "exat" || lower(a) == "pxat" })
-	}
-	return false
 }

@@ -28,7 +28,7 @@ func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 		case !was && q.open:
 			begin, denied = len(p.replies), false
 		case bytes.HasPrefix(reply, []byte("-FENCEDENIED ")):
-			d := denial{step, strings.TrimSpace(string(reply)), was}
+			d := denial{step, strings.TrimSpace(string(reply))}
 			at := fitting(d)
 			if at < 0 {
 				return p, fmt.Errorf("%v is refused, and no exception allows that: %s", step, d.message)

@@ -105,13 +105,17 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 	}
 	w := &wait{blocker: blockers[cmd.Name], args: req.Args}
 	w.at = w.timeout(w.args)
-	w.calls, _ = cmd.Keys(nil, w.args)
-	refusal, err := c.arguments(w)
-	if err != nil {
-		return err
+	complete := false
+	if w.calls, complete = cmd.Keys(nil, w.args); !complete {
+		w.calls = w.anyKeys()
 	}
-	if refusal != nil {
+	switch refusal, err := c.arguments(w, complete); {
+	case err != nil:
+		return err
+	case refusal != nil:
 		return c.local(refusal)
+	case !complete:
+		return &deniedError{fmt.Sprintf("%s: the keys of this call can't be told", cmd.Name)}
 	}
 	run := c.read
 	if p.writes {
@@ -179,8 +183,21 @@ func (c *client) letGo(p plan) error {
 	return nil
 }
 
-// arguments reads the arguments of a blocking command. refusal is what Redis has against them.
-func (c *client) arguments(w *wait) (refusal []byte, err error) {
+// anyKeys are all arguments that may be keys of a malformed call.
+func (w *wait) anyKeys() (keys []command.Key) {
+	from := 3 // behind a timeout and the number of keys
+	if w.kind == "stream" {
+		from = slices.IndexFunc(w.args, func(a []byte) bool { return isWord(a, "STREAMS") }) + 1
+	}
+	for i := max(from, 1); i < len(w.args); i++ {
+		keys = append(keys, command.Key{Index: i})
+	}
+	return keys
+}
+
+// arguments reads the arguments of a blocking command. refusal is what Redis has against them. If its keys are not
+// complete, it is only asked for that.
+func (c *client) arguments(w *wait, complete bool) (refusal []byte, err error) {
 	up, err := c.writesOn(body{})
 	if err != nil {
 		return nil, err
@@ -196,9 +213,12 @@ func (c *client) arguments(w *wait) (refusal []byte, err error) {
 		return nil, err
 	}
 	for _, i := range []int{1, 2} {
-		if isError(x.Frame(i)) && (i == 1 || x.Opened) {
+		if isError(x.Frame(i)) && (i == 1 || x.Opened) && !bytes.HasPrefix(x.Frame(i), []byte("-NOGROUP ")) {
 			return x.Frame(i), nil
 		}
+	}
+	if !complete {
+		return nil, nil
 	}
 	unit := time.Second
 	if w.kind == "stream" {
@@ -225,13 +245,9 @@ func (c *client) arguments(w *wait) (refusal []byte, err error) {
 
 // standIn is a call with this timeout that waits for what nobody writes.
 func (w *wait) standIn(timeout []byte) [][]byte {
-	nobody := []byte(tokenstore.Prefix)
-	if w.kind == "stream" {
-		return [][]byte{[]byte("XREAD"), []byte("BLOCK"), timeout, []byte("STREAMS"), nobody, []byte("$")}
-	}
 	args := slices.Clone(w.args)
 	for _, key := range w.calls {
-		args[key.Index] = nobody
+		args[key.Index] = []byte(tokenstore.Prefix)
 	}
 	args[w.at] = timeout
 	return args
@@ -239,11 +255,11 @@ func (w *wait) standIn(timeout []byte) [][]byte {
 
 // timedOut gives the client what Redis says when the time is over.
 func (c *client) timedOut(w *wait) error {
-	least := "0.001"
-	if w.kind == "stream" {
-		least = "1"
+	over := resp.AppendCommandStrings(nil, "XREAD", "BLOCK", "1", "STREAMS", tokenstore.Prefix, "$")
+	if w.kind != "stream" {
+		over = resp.AppendCommand(nil, w.standIn([]byte("0.001"))...)
 	}
-	_, err := c.sync(resp.AppendCommand(nil, w.standIn([]byte(least))...), true)
+	_, err := c.sync(over, true)
 	return err
 }
 

@@ -75,7 +75,8 @@ func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	return nil
 }
 
-// take takes a session for a blind write that found it held: it waits in line like a read.
+// take takes a session before a write, or for one that found it held: it waits in line like a read. What was read
+// before stays good if nobody came in between.
 func (c *client) take(s *lock.Sequence, start time.Time) error {
 	c.waiter.AtStore(false)
 	waiter := c.waiter.ID()
@@ -85,8 +86,12 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 	for {
 		c.waiter.Clear()
 		sent := time.Now()
+		_, expected, err := s.BeforeRead(context.Background(), sent)
+		if err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), giveBack)
-		b, err := c.srv.store.Begin(ctx, s.Record, s.Claim, waiter, 0)
+		b, err := c.srv.store.Begin(ctx, s.Record, s.Claim, waiter, expected)
 		cancel()
 		if err != nil {
 			return &downError{s.Record.String(), err}
@@ -96,7 +101,7 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 			s.Granted(b, sent)
 			return nil
 		}
-		if err := c.line(s, b, 0, start); err != nil {
+		if err := c.line(s, b, expected, start); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,8 @@ var waits = map[string]func(*client) error{
 		_, err := c.queue(patience)
 		return err
 	},
-	"for a reply": func(c *client) error {
+	"for a reply to what blocks": func(c *client) error {
+		c.blocking = true
 		c.exchange.Reset(1, -1, false, nil)
 		return c.await(c.exchange)
 	},
@@ -79,6 +80,26 @@ func TestAClientThatLeavesIsNoticedThoughItHasSentMoreThanIsReadAhead(t *testing
 				}
 			})
 		}
+	}
+}
+
+// Whoever has closed the half that it speaks over may listen on the other.
+func TestAClientThatSaysNoMoreGetsTheReplyThatItWaitsFor(t *testing.T) {
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			c, far := connect(t, offline(t), network)
+			x := c.exchange
+			wait := func(c *client) error {
+				x.Reset(1, -1, false, nil)
+				return c.await(x)
+			}
+			ends(t, c, wait, func() {
+				_ = far.Close()
+				time.Sleep(2 * watchAfter) // it is watched, and was seen to end
+				x.Done <- struct{}{}
+			}, nil)
+			ends(t, c, wait, c.stop, errStopping)
+		})
 	}
 }
 

@@ -58,7 +58,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
-	look := isLook(cmd, args)
+	look, guarded := isLook(cmd, args), false
 	for _, key := range keys {
 		if key.Index >= len(args) {
 			continue
@@ -67,11 +67,13 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		if isReserved(name) {
 			return p, reserved(name)
 		}
+		writes := key.Access == command.Write && !look
+		p.writes = p.writes || writes
 		r := c.srv.rules.Match(name)
 		if r == nil || r.Mode == rule.ModePass {
 			continue
 		}
-		p.writes = p.writes || key.Access == command.Write && !look
+		guarded = guarded || writes
 		p.add(c, r, name)
 	}
 	c.parts = p.parts
@@ -82,14 +84,25 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		p.parts = nil // WATCH reads no value
 		return p, nil
 	}
-	if p.reads, p.atomic = isReading(cmd, args); p.reads {
-		for i := range p.parts {
-			p.parts[i].reading = p.atomic
-		}
-	} else {
+	switch reading, atomic := isReading(cmd, args); {
+	case p.writes && !guarded: // COPY from a guarded key to another: a read that must not be sent in vain
+		p.read()
+	case reading && atomic:
+		p.read()
+	case reading:
+		p.reads = true
+	default:
 		_, p.atomic = atomics[cmd.Name]
 	}
 	return p, c.guardable(cmd, args, p)
+}
+
+// read makes p a read that has to be carried out as a write is: once, and only when it is granted.
+func (p *plan) read() {
+	p.reads, p.atomic = true, true
+	for i := range p.parts {
+		p.parts[i].reading = true
+	}
 }
 
 // add notes a guarded key; sessions are kept sorted.
@@ -117,7 +130,7 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	}
 	switch {
 	case c.state.multi && c.tx.passed:
-		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or one that has logged in, subscribed or said CLIENT REPLY or CLIENT CACHING", heldMost>>20))
+		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY, TRACKING or CACHING", heldMost>>20))
 	case otherDB(cmd, args):
 		return deny("reaches into another database, where its session can't be fenced from here")
 	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:

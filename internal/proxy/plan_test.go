@@ -63,6 +63,10 @@ func TestACommandMeans(t *testing.T) {
 		{"ZUNIONSTORE agent:s1:k 2 a b", "write s1"},
 		{"SORT other STORE agent:s1:k", "write s1"},
 
+		{"COPY agent:s1:k other", "reading atomic s1"},
+		{"SUNIONSTORE other agent:s1:k agent:s2:k", "reading atomic s1 s2"},
+		{"SORT agent:s1:k STORE other", "reading atomic s1"},
+		{"ZRANGESTORE agent:free:k agent:s1:k 0 -1", "reading atomic s1"},
 		{"GETEX agent:s1:k EX 10", "reading atomic s1"},
 		{"GETEX agent:s1:k PERSIST", "reading atomic s1"},
 		{"GETEX agent:s1:k EXAT 1", "reading write s1"}, // perhaps it deletes the key

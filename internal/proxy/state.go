@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
@@ -87,7 +88,15 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 			}
 		}
 	}
+	given := t.queuedSubscribe && !c.silent && !slices.ContainsFunc(t.listings, func(l listing) bool { return l.name == "randomkey" })
+	var frame []byte
+	var lost error
 	x.After = func(m *upstream.Mode) {
+		if given { // at once: of several channels in one command, more confirmations follow than EXEC has announced
+			if frame, lost = c.unlistedExec(x.Frame(0), &t); lost == nil {
+				_, lost = c.out.Write(frame)
+			}
+		}
 		m.Executed(x.Frame(0))
 		for s := range applied {
 			if s.proto > 0 {
@@ -98,12 +107,19 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	if err := c.roundTrip(x, req.Raw); err != nil {
 		return err
 	}
+	if lost != nil {
+		c.owed(lost)
+		return lost
+	}
 	for s := range applied {
 		if s.proto > 0 {
 			c.state.proto = s.proto
 		} else {
 			c.state.db = s.db
 		}
+	}
+	if given {
+		return nil
 	}
 	frame, err := c.unlistedExec(x.Frame(0), &t)
 	if err != nil {

@@ -107,6 +107,8 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if denied == nil {
 			return c.notQueued(cmd, req)
 		}
+	case "client|setname", "client|setinfo", "client|id", "client|kill":
+		c.state.known = true // and can't be said again
 	case "select":
 		if db := database(req.Args); db >= 0 {
 			selected = db
@@ -142,7 +144,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		c.up.Pass(req.Raw, 1)
 		return nil
 	}
-	tx.add(p, req)
+	tx.add(p, cmd, req)
 	return nil
 }
 
@@ -150,8 +152,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 // connection: it is passed as it comes, and what was held before it.
 func unheld(name string) bool {
 	switch name {
-	case "auth", "hello", "monitor", "sync", "psync",
-		"client|tracking", "client|caching", "client|reply", "client|setname", "client|setinfo", "client|id", "client|kill":
+	case "auth", "hello", "monitor", "sync", "psync", "client|tracking", "client|caching", "client|reply":
 		return true
 	}
 	return changesSubscriptions(name)
@@ -172,14 +173,15 @@ func (c *client) fits(p plan, req resp.Request, selected int) error {
 	return nil
 }
 
-// add holds a command.
-func (tx *transaction) add(p plan, req resp.Request) {
+// add holds a command. With one that may change anything, guarded or not, the transaction is carried out as a write is:
+// once, and only when it is granted.
+func (tx *transaction) add(p plan, cmd *command.Command, req resp.Request) {
 	for _, q := range p.parts {
 		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
 		tx.touches = append(tx.touches, touch{q.sequence, tx.count, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
 		tx.plan.touch(q.sequence, writes, p.atomic, keys)
 	}
-	tx.plan.writes = tx.plan.writes || p.writes
+	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
 	tx.raw = append(tx.raw, req.Raw...)
 	tx.count++
 }
