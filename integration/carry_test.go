@@ -127,6 +127,20 @@ func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 	}
 }
 
+// Who is meant by a CLIENT KILL is closed, though it is idle and has no state.
+func TestAClientThatIsKilledIsClosed(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	through := redis.NewClient(&redis.Options{Addr: proxy.Addr})
+	t.Cleanup(func() { _ = through.Close() })
+	for range 3 {
+		client, conn := connect(t, "client", proxy.Addr)
+		client.does("OK", "CLIENT", "SETNAME", "unwanted")
+		kill(t, through, "unwanted")
+		conn.ExpectClosed()
+	}
+}
+
 // A request under way gets an error or the end of the connection; it is never sent again.
 func TestARequestUnderWayIsNotSentAgain(t *testing.T) {
 	server := harness.StartRedis(t)

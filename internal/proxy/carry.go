@@ -3,19 +3,30 @@ package proxy
 import (
 	"bytes"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
 
 // An idle client whose upstream connection ends is carried over: at its next command it gets a new
 // one, in the same database and protocol and under the same name. Nothing that was sent is sent
-// again. What can't be said again, closes the client.
+// again. What can't be said again, closes the client; and so does CLIENT KILL, as far as the proxy sees it.
+
+// killTakes is how long after a CLIENT KILL a connection that ends counts as killed.
+const killTakes = time.Second
+
+// kills remembers the last CLIENT KILL of all clients, in nanoseconds.
+type kills struct{ last atomic.Int64 }
+
+func (k *kills) seen()        { k.last.Store(time.Now().UnixNano()) }
+func (k *kills) lately() bool { return time.Since(time.Unix(0, k.last.Load())) < killTakes }
 
 // canBeCarried reports whether the client is idle, and a new connection can be like the old one.
 func (c *client) canBeCarried() bool {
 	s := &c.state
 	return !c.leaving.Load() && !c.up.Owes() && !c.up.Outstanding() && !c.hears() &&
-		!s.alone && !s.multi && !s.watching && !s.known
+		!s.alone && !s.multi && !s.watching && !s.known && !c.srv.kills.lately()
 }
 
 // drop lets go of an upstream connection that has ended.

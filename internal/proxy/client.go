@@ -340,7 +340,10 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 		return c.cache(req)
 	case "client|setinfo":
 		return c.inform(req)
-	case "client|id", "client|kill":
+	case "client|id":
+		c.state.known = true
+	case "client|kill":
+		c.srv.kills.seen()
 		c.state.known = true
 	case "client|reply":
 		return c.clientReply(req)

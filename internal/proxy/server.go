@@ -47,6 +47,7 @@ type Server struct {
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away
 	blocked  blocked
+	kills    kills
 
 	draining atomic.Bool
 
