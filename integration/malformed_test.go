@@ -54,6 +54,11 @@ ZADD ctx:z
 GET ctx:a ctx:b
 LCS ctx:a
 BITOP NOT ctx:b
+MOVE ctx:a nonsense
+MOVE ctx:a 0
+COPY ctx:a ctx:b DB nonsense
+COPY ctx:a ctx:b DB
+COPY ctx:a ctx:a DB 0
 `
 
 func TestMalformedCallsAreRefusedByRedis(t *testing.T) {

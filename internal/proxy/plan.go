@@ -1,10 +1,10 @@
 package proxy
 
 import (
-	"bytes"
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strconv"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -131,7 +131,7 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	switch {
 	case c.state.multi && c.tx.passed:
 		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY, TRACKING or CACHING", heldMost>>20))
-	case otherDB(cmd, args):
+	case c.otherDB(cmd, args):
 		return deny("reaches into another database, where its session can't be fenced from here")
 	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:
 		return deny("blocks in a way that the proxy does not know: it can't be guarded")
@@ -139,14 +139,26 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	return nil
 }
 
-// otherDB reports whether a call writes to a database that is not the connection's.
-func otherDB(cmd *command.Command, args [][]byte) bool {
-	return cmd.Name == "move" || cmd.Name == "copy" && has(args[1:], "DB")
-}
-
-// has reports whether an option is among args.
-func has(args [][]byte, option string) bool {
-	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.EqualFold(a, []byte(option)) })
+// otherDB reports whether a call writes to a database that is not the connection's. One that is no number, Redis
+// refuses.
+func (c *client) otherDB(cmd *command.Command, args [][]byte) bool {
+	at := 0
+	switch cmd.Name {
+	case "move":
+		at = 2
+	case "copy":
+		for i := 3; i+1 < len(args); i++ {
+			if isWord(args[i], "DB") {
+				i++
+				at = i // the last one counts
+			}
+		}
+	}
+	if at == 0 || at >= len(args) {
+		return false
+	}
+	db, err := strconv.Atoi(string(args[at]))
+	return err == nil && db != c.state.db
 }
 
 // unknown judges a command that the upstream's table does not have: Redis may still know it, so
