@@ -35,6 +35,9 @@ var blockings = []string{
 	"XREAD BLOCK 0 STREAMS ctx:x $|later:XADD ctx:x 5-1 f v|PING",
 	"XADD ctx:x 1-1 f v|XDEL ctx:x 1-1|XREAD BLOCK 0 STREAMS ctx:x ctx:y $ 0|later:XADD ctx:x 1-2 f v|XREAD BLOCK 10 STREAMS ctx:x 0",
 	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:XADD ctx:x 5-1 f v|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x 0|XREADGROUP GROUP g c BLOCK 10 STREAMS ctx:x >|XPENDING ctx:x g",
+	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:DEL ctx:x|PING",
+	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:SET ctx:x v|PING",
+	"XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|SET ctx:x v|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >",
 	"WATCH ctx:a|BLPOP ctx:l 0|later:RPUSH ctx:l x|BLPOP ctx:l 0.01|MULTI|SET ctx:a 1|EXEC",
 	"WATCH ctx:l|BLPOP ctx:l 0|later:RPUSH ctx:l x|MULTI|SET ctx:a 1|EXEC",
 }
@@ -174,4 +177,47 @@ func TestABlockedClientThatLeavesTakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	next.hears([]any{"ctx:jobs", "job"})
+}
+
+// Redis counts such a client as blocked, and CLIENT UNBLOCK ends its wait.
+func TestABlockedClientIsKnownToRedis(t *testing.T) {
+	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
+	unblocked := func(addr string, server *harness.Redis, protocol, command, how string) (heard string) {
+		conn := greet(t, addr, protocol)
+		id := strings.TrimSpace(string(conn.Do("CLIENT", "ID"))[1:])
+		conn.Send(harness.Encode(strings.Fields(command)...))
+		straight := server.Client()
+		harness.Eventually(t, 0, func() bool {
+			return strings.Contains(straight.Info(t.Context(), "clients").Val(), "blocked_clients:1\r\n")
+		}, "the client is blocked")
+		unblock := []any{"CLIENT", "UNBLOCK", id}
+		if how != "" {
+			unblock = append(unblock, how)
+		}
+		if n, err := straight.Do(t.Context(), unblock...).Int(); n != 1 || err != nil {
+			t.Fatalf("CLIENT UNBLOCK: %d, %v", n, err)
+		}
+		heard = string(conn.ReadReply())
+		if got := string(conn.Do("PING")); got != "+PONG\r\n" {
+			t.Fatalf("then PING: %q", got)
+		}
+		_ = conn.Close()
+		return heard
+	}
+	for _, command := range []string{
+		"BLPOP ctx:l 0", "BRPOPLPUSH ctx:l ctx:m 0", "BLMOVE ctx:l ctx:m LEFT LEFT 100", "BLMPOP 0 1 ctx:l LEFT",
+		"BZPOPMIN ctx:z 0", "BZMPOP 0 1 ctx:z MIN", "XREAD BLOCK 0 STREAMS ctx:x $",
+	} {
+		for _, protocol := range []string{"2", "3"} {
+			for _, how := range []string{"", "TIMEOUT", "ERROR"} {
+				t.Run(fmt.Sprintf("%s, RESP%s, %s", command, protocol, how), func(t *testing.T) {
+					want := unblocked(direct.Addr, direct, protocol, command, how)
+					if got := unblocked(proxy.Addr, behind, protocol, command, how); got != want {
+						t.Errorf("the client hears %q, want %q", got, want)
+					}
+				})
+			}
+		}
+	}
 }

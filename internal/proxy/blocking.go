@@ -15,14 +15,17 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // A blocking command on a guarded key can't block at Redis: what it takes must be taken under the check.
 // Inside MULTI it doesn't block. So it is tried under the guard when there is something for it; until then
-// the client waits here, holds no session, and asks from time to time:
+// the client stands by, holds no session, and the proxy asks from time to time:
 //
-//	ask     TYPE of each key, or how far the stream is: no script, no lock
-//	try     as any guarded command, without waiting in line for a holder
+//	stand by  BLPOP of a list of its own: Redis counts the client as blocked, and CLIENT UNBLOCK finds it
+//	ask       TYPE of each key, or how far the stream is, on a shared connection: no script, no lock
+//	rouse     what ends the BLPOP
+//	try       as any guarded command, without waiting in line for a holder
 //
 // What Redis says of the arguments and when the time is over comes from Redis itself, by the same command
 // on a key that nobody writes.
@@ -96,6 +99,11 @@ type wait struct {
 	try   []byte        // the command as it is tried
 	ids   [][]byte      // of XREAD: what it has seen of each stream
 	group []byte        // of XREADGROUP
+
+	sleeper *sleeper
+	standby *upstream.Exchange // Done when the client stands by no more
+	call    *upstream.Call     // asks and rouses meanwhile; nil before
+	asked   int                // how often it was asked
 }
 
 // block runs a guarded command that blocks.
@@ -125,11 +133,10 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 	for i, key := range w.keys {
 		hashes[i] = maphash.Bytes(hashSeed, key)
 	}
-	s := newSleeper(hashes, !p.writes, maphash.Bytes(hashSeed, w.group))
-	c.srv.blocked.join(s)
-	defer c.srv.blocked.leave(s)
-	for n := 0; ; n++ {
-		ready, err := c.ready(w, n == 0)
+	w.sleeper = newSleeper(hashes, !p.writes, maphash.Bytes(hashSeed, w.group))
+	c.srv.blocked.join(w.sleeper)
+	defer c.srv.blocked.leave(w.sleeper)
+	for ready, err := c.ready(w); ; ready = true {
 		if err != nil {
 			return err
 		}
@@ -140,26 +147,77 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 				return err
 			}
 		}
-		if n == 0 {
+		if w.call == nil {
 			if err := c.letGo(p); err != nil {
 				return err
 			}
+			w.standby, w.call = upstream.NewExchange(), upstream.NewCall()
 		}
-		pause := min(askFirst<<min(n, 16), askMost)
-		if !c.srv.blocked.turn(s) {
-			pause = askBehind
-		}
-		if !w.until.IsZero() {
-			left := time.Until(w.until)
-			if left <= 0 {
-				return c.timedOut(w)
-			}
-			pause = min(pause, left)
-		}
-		if err := c.sleep(s, pause); err != nil {
+		switch reply, err := c.standBy(w); {
+		case err != nil:
 			return err
+		case isNil(reply):
+			return c.timedOut(w)
+		case isError(reply):
+			return c.local(reply)
 		}
 	}
+}
+
+// standBy waits until there may be something for the client, or its wait has ended in another way. reply is
+// that of the BLPOP.
+func (c *client) standBy(w *wait) (reply []byte, err error) {
+	left := time.Duration(0)
+	if !w.until.IsZero() {
+		left = max(time.Until(w.until), 1)
+	}
+	w.standby.Reset(1, -1, false, nil)
+	c.up.Send(w.standby, c.srv.store.AppendStandby(nil, c.waiter.ID(), left))
+	if err := c.up.Flush(); err != nil {
+		return nil, err
+	}
+	for ; ; w.asked++ {
+		pause := min(askFirst<<min(w.asked, 16), askMost)
+		if !c.srv.blocked.turn(w.sleeper) {
+			pause = askBehind
+		}
+		switch over, err := c.sleep(w, pause); {
+		case over:
+			return w.standby.Frame(0), w.standby.Err
+		case errors.Is(err, errStopping):
+			return nil, c.standDown(w, err)
+		case err != nil:
+			return nil, err
+		}
+		switch ready, err := c.ready(w); {
+		case errors.Is(err, errStreamGone):
+			return nil, c.standDown(w, err)
+		case err != nil:
+			return nil, err
+		case ready:
+			if err := c.rouse(w); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// rouse makes Redis end the client's standing by.
+func (c *client) rouse(w *wait) error {
+	_, err := c.askShared(w, c.srv.store.AppendRouse(nil, c.waiter.ID()), tokenstore.RouseFrames, true)
+	return err
+}
+
+// standDown ends the client's standing by for an error, which the client could not hear before.
+func (c *client) standDown(w *wait, why error) error {
+	if err := c.rouse(w); err != nil {
+		return err
+	}
+	select {
+	case <-w.standby.Done:
+	case <-time.After(lastReplies):
+	}
+	return why
 }
 
 // letGo gives back the holds of a client that goes to sleep, unless other connections have a part in
@@ -265,30 +323,58 @@ func (c *client) timedOut(w *wait) error {
 
 // ready reports whether a try may come to something. What the try will refuse counts as well at first; who
 // has begun to wait waits on for the right type.
-func (c *client) ready(w *wait, first bool) (bool, error) {
+func (c *client) ready(w *wait) (bool, error) {
 	if w.kind == "stream" {
-		return c.streamReady(w, first)
+		return c.streamReady(w)
 	}
-	c.send = c.send[:0]
+	var types []byte
 	for _, key := range w.keys {
-		c.send = resp.AppendCommand(c.send, []byte("TYPE"), key)
+		types = resp.AppendCommand(types, []byte("TYPE"), key)
 	}
-	if err := c.ask(len(w.keys)); err != nil {
-		return false, err
-	}
-	for i := range w.keys {
-		kind := string(c.exchange.Frame(i))
-		if kind[0] == '-' || kind == "+"+w.kind+"\r\n" || first && kind != "+none\r\n" {
-			return true, nil
+	replies, err := c.ask(w, types, len(w.keys))
+	for _, kind := range replies {
+		if kind[0] == '-' || string(kind) == "+"+w.kind+"\r\n" || w.call == nil && string(kind) != "+none\r\n" {
+			return true, err
 		}
 	}
-	return false, nil
+	return false, err
 }
 
-// ask sends what is in c.send, unguarded, for so many replies.
-func (c *client) ask(frames int) error {
-	c.exchange.Reset(frames, -1, false, nil)
-	return c.roundTrip(c.exchange, c.send)
+// ask sends requests, unguarded, and returns so many replies: at first, on the client's own connection, for its
+// user may not be allowed to; while that stands by, on a shared one.
+func (c *client) ask(w *wait, requests []byte, n int) ([][]byte, error) {
+	if w.call != nil {
+		return c.askShared(w, requests, n, false)
+	}
+	c.exchange.Reset(n, -1, false, nil)
+	if err := c.roundTrip(c.exchange, requests); err != nil {
+		return nil, err
+	}
+	replies := make([][]byte, n)
+	for i := range replies {
+		replies[i] = c.exchange.Frame(i)
+	}
+	return replies, nil
+}
+
+func (c *client) askShared(w *wait, requests []byte, n int, writes bool) ([][]byte, error) {
+	w.call.Requests, w.call.Frames = requests, n
+	if err := c.srv.shares.get(shareKey{c.state.db, c.state.proto, writes}).Do(w.call); err != nil {
+		return nil, err
+	}
+	return split(w.call.Replies)
+}
+
+// split takes replies apart.
+func split(replies []byte) (frames [][]byte, err error) {
+	for framer := (resp.Framer{}); len(replies) > 0; {
+		n, _, err := framer.Scan(replies)
+		if err != nil {
+			return nil, err
+		}
+		frames, replies = append(frames, replies[:n]), replies[n:]
+	}
+	return frames, nil
 }
 
 // isNil reports whether a reply is one of the nils.

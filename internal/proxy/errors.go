@@ -76,6 +76,8 @@ func errorText(err error, now time.Time) string {
 			unknown.sessions, unknown.err)
 	case errors.As(err, &down):
 		return fmt.Sprintf("FENCEDOWN %s: nothing was written: %v. Try again later.", down.sessions, down.err)
+	case errors.Is(err, errStreamGone):
+		return "UNBLOCKED " + err.Error() // Redis's own words
 	case errors.As(err, &request):
 		return fmt.Sprintf("ERR %v (limits.request of fence-proxy %s is %v; an argument counts for %d bytes more than it has)",
 			request.err, request.proxy, request.limit, resp.ArgCost)

@@ -105,22 +105,24 @@ func (c *client) queue(left time.Duration) (bool, error) {
 	}
 }
 
-// sleep waits to be woken, or for d to be over.
-func (c *client) sleep(s *sleeper, d time.Duration) error {
+// sleep waits to be woken, or for d to be over. over says that the client stands by no more.
+func (c *client) sleep(blocked *wait, d time.Duration) (over bool, err error) {
 	if c.stopping.Load() {
-		return c.gone() // said between two sleeps
+		return false, c.gone() // said between two sleeps
 	}
 	w := c.watch()
 	defer w.stop()
 	c.timer.Reset(d)
 	defer c.timer.Stop()
 	select {
-	case <-s.wake:
-		return nil
+	case <-blocked.standby.Done:
+		return true, nil
+	case <-blocked.sleeper.wake:
+		return false, nil
 	case <-c.timer.C:
-		return nil
+		return false, nil
 	case <-w.gone:
-		return c.gone()
+		return false, c.gone()
 	}
 }
 

@@ -2,10 +2,14 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
+
+// errStreamGone says that the stream of an XREADGROUP that blocks was deleted, or has become something else.
+var errStreamGone = errors.New("the stream key no longer exists")
 
 // streams completes what is known of an XREAD or XREADGROUP that blocks: it is tried without BLOCK, and
 // "$" stands for what is in the stream now. refusal is what Redis says if it can't tell.
@@ -23,7 +27,7 @@ func (c *client) streams(w *wait) (refusal []byte, err error) {
 			i += 2
 			continue
 		case i >= ids && string(w.args[i]) == "$" && w.group == nil:
-			id, refusal, err := c.newest(w.args[i-len(w.calls)])
+			id, refusal, err := c.newest(w, w.args[i-len(w.calls)])
 			if err != nil || refusal != nil {
 				return refusal, err
 			}
@@ -38,12 +42,12 @@ func (c *client) streams(w *wait) (refusal []byte, err error) {
 }
 
 // newest asks for the ID of a stream's newest entry.
-func (c *client) newest(key []byte) (id, refusal []byte, err error) {
-	c.send = resp.AppendCommand(c.send[:0], []byte("XINFO"), []byte("STREAM"), key)
-	if err := c.ask(1); err != nil {
+func (c *client) newest(w *wait, key []byte) (id, refusal []byte, err error) {
+	replies, err := c.ask(w, resp.AppendCommand(nil, []byte("XINFO"), []byte("STREAM"), key), 1)
+	if err != nil {
 		return nil, nil, err
 	}
-	v, _, err := resp.ParseValue(c.exchange.Frame(0))
+	v, _, err := resp.ParseValue(replies[0])
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -52,7 +56,7 @@ func (c *client) newest(key []byte) (id, refusal []byte, err error) {
 	case strings.HasPrefix(string(v.Str), "ERR no such key"):
 		return []byte("0-0"), nil, nil
 	}
-	return nil, c.exchange.Frame(0), nil
+	return nil, replies[0], nil
 }
 
 // field is a field of a map, which is an array in RESP2.
@@ -67,15 +71,15 @@ func field(v resp.Value, name string) []byte {
 
 // streamReady reports whether there are entries for an XREAD or XREADGROUP, or something for it to be
 // refused for.
-func (c *client) streamReady(w *wait, first bool) (bool, error) {
+func (c *client) streamReady(w *wait) (bool, error) {
 	ids := w.ids
 	if w.group != nil {
-		if first {
+		if w.call == nil {
 			return true, nil // it may also ask for what its consumer was given before
 		}
 		ids = nil
 		for _, key := range w.keys {
-			id, err := c.delivered(key, w.group)
+			id, err := c.delivered(w, key)
 			if err != nil || id == nil {
 				return true, err
 			}
@@ -83,25 +87,25 @@ func (c *client) streamReady(w *wait, first bool) (bool, error) {
 		}
 	}
 	args := [][]byte{[]byte("XREAD"), []byte("COUNT"), []byte("1"), []byte("STREAMS")}
-	c.send = resp.AppendCommand(c.send[:0], append(append(args, w.keys...), ids...)...)
-	if err := c.ask(1); err != nil {
-		return false, err
-	}
-	return !isNil(c.exchange.Frame(0)), nil
+	replies, err := c.ask(w, resp.AppendCommand(nil, append(append(args, w.keys...), ids...)...), 1)
+	return err == nil && !isNil(replies[0]), err
 }
 
 // delivered asks for the ID of the last entry that a group was given; nil if it can't be told.
-func (c *client) delivered(key, group []byte) ([]byte, error) {
-	c.send = resp.AppendCommand(c.send[:0], []byte("XINFO"), []byte("GROUPS"), key)
-	if err := c.ask(1); err != nil {
-		return nil, err
-	}
-	v, _, err := resp.ParseValue(c.exchange.Frame(0))
+func (c *client) delivered(w *wait, key []byte) ([]byte, error) {
+	replies, err := c.ask(w, resp.AppendCommand(nil, []byte("XINFO"), []byte("GROUPS"), key), 1)
 	if err != nil {
 		return nil, err
 	}
+	v, _, err := resp.ParseValue(replies[0])
+	switch {
+	case err != nil:
+		return nil, err
+	case w.call != nil && v.IsError(): // it was there before
+		return nil, errStreamGone
+	}
 	for _, g := range v.Elems {
-		if bytes.Equal(field(g, "name"), group) {
+		if bytes.Equal(field(g, "name"), w.group) {
 			return bytes.Clone(field(g, "last-delivered-id")), nil
 		}
 	}

@@ -1,0 +1,32 @@
+package tokenstore
+
+import (
+	"strconv"
+	"time"
+)
+
+// A client whose command waits for something to come into a guarded key stands by at the store: its connection
+// blocks there, on a list of its own, so that Redis counts it as blocked and CLIENT UNBLOCK finds it.
+
+func standbyList(waiter string) string { return Prefix + "w:" + waiter }
+
+// AppendStandby appends a wait for [Store.AppendRouse], of at most left; 0 is for ever. It answers with one reply,
+// an array unless the time is over or somebody has unblocked the client.
+func (s *Store) AppendStandby(dst []byte, waiter string, left time.Duration) []byte {
+	seconds := "0"
+	if left > 0 {
+		seconds = strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64)
+	}
+	return appendStrings(dst, "BLPOP", standbyList(waiter), seconds)
+}
+
+// RouseFrames is the number of replies to a rouse.
+const RouseFrames = 3
+
+// AppendRouse appends what ends a standby. If nobody stands by, it is forgotten after a second.
+func (s *Store) AppendRouse(dst []byte, waiter string) []byte {
+	list := standbyList(waiter)
+	dst = appendStrings(dst, "DEL", list)
+	dst = appendStrings(dst, "RPUSH", list, "1")
+	return appendStrings(dst, "PEXPIRE", list, "1000")
+}
