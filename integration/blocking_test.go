@@ -33,6 +33,7 @@ var blockings = []string{
 	"BZPOPMIN ctx:z 0|later:ZADD ctx:z 1.5 m|PING",
 	"BLPOP ctx:l 0|later:SET ctx:l x|later:DEL ctx:l|later:RPUSH ctx:l x|PING",
 	"XREAD BLOCK 0 STREAMS ctx:x $|later:XADD ctx:x 5-1 f v|PING",
+	"XREAD BLOCK 0 STREAMS ctx:x $|later:RPUSH ctx:x x|later:DEL ctx:x|later:XADD ctx:x 5-1 f v|PING",
 	"XADD ctx:x 1-1 f v|XDEL ctx:x 1-1|XREAD BLOCK 0 STREAMS ctx:x ctx:y $ 0|later:XADD ctx:x 1-2 f v|XREAD BLOCK 10 STREAMS ctx:x 0",
 	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:XADD ctx:x 5-1 f v|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x 0|XREADGROUP GROUP g c BLOCK 10 STREAMS ctx:x >|XPENDING ctx:x g",
 	"XGROUP CREATE ctx:x g $ MKSTREAM|XREADGROUP GROUP g c BLOCK 0 STREAMS ctx:x >|later:DEL ctx:x|PING",
@@ -133,6 +134,21 @@ func TestABlockedClientWaitsForAHolder(t *testing.T) {
 	conn.ExpectSilence(50 * time.Millisecond)
 	holder.does("OK", "SET", "ctx:s:state", "v")
 	worker.hears([]any{"ctx:s:inbox", "job"})
+}
+
+func TestABlockedClientHearsWhatIsWrongOnceTheHolderIsDone(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 0s")})
+	holder, _ := connect(t, "holder", proxy.Addr)
+	holder.does("OK", "SET", "ctx:s:inbox", "no list")
+	holder.does(nil, "GET", "ctx:s:state")
+	worker, conn := connect(t, "worker", proxy.Addr)
+	worker.sends("BRPOPLPUSH", "ctx:s:inbox", "ctx:s:done", "0")
+	conn.ExpectSilence(50 * time.Millisecond)
+	holder.does("OK", "SET", "ctx:s:state", "v")
+	if reply := conn.ReadReply(); !strings.HasPrefix(string(reply), "-WRONGTYPE ") {
+		t.Fatalf("the worker hears %q", reply)
+	}
 }
 
 func TestBlockedClientsAreServedInTheirOrder(t *testing.T) {

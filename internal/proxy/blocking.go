@@ -37,8 +37,11 @@ const (
 	askBehind = time.Second
 )
 
-// errNotNow says that a try came to nothing: there was nothing, or somebody held the session.
-var errNotNow = errors.New("not now")
+// A try comes to nothing if there is nothing, or while somebody holds the session.
+var (
+	errNothing = errors.New("there is nothing")
+	errNotNow  = errors.New("somebody holds the session")
+)
 
 // blocker knows how one kind of command blocks.
 type blocker struct {
@@ -97,6 +100,7 @@ type wait struct {
 	keys  [][]byte      // what it waits for
 	until time.Time     // zero: for ever
 	try   []byte        // the command as it is tried
+	tried bool          // Redis had nothing against it, and nothing for it
 	ids   [][]byte      // of XREAD: what it has seen of each stream
 	group []byte        // of XREADGROUP
 
@@ -143,10 +147,14 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 		if ready {
 			err := c.guarded(p, body{raw: w.try, count: 1, now: true}, run)
 			var taken *lock.LockedError // by another connection of the same owner
-			if !errors.Is(err, errNotNow) && !errors.As(err, &taken) {
+			switch {
+			case errors.Is(err, errNothing):
+				w.tried = true
+			case !errors.Is(err, errNotNow) && !errors.As(err, &taken):
 				return err
 			}
 		}
+		w.tried = w.tried || !ready
 		if w.call == nil {
 			if err := c.letGo(p); err != nil {
 				return err
@@ -321,7 +329,7 @@ func (c *client) timedOut(w *wait) error {
 	return err
 }
 
-// ready reports whether a try may come to something. What the try will refuse counts as well at first; who
+// ready reports whether a try may come to something. What Redis will refuse counts as well at first; who
 // has begun to wait waits on for the right type.
 func (c *client) ready(w *wait) (bool, error) {
 	if w.kind == "stream" {
@@ -333,7 +341,7 @@ func (c *client) ready(w *wait) (bool, error) {
 	}
 	replies, err := c.ask(w, types, len(w.keys))
 	for _, kind := range replies {
-		if kind[0] == '-' || string(kind) == "+"+w.kind+"\r\n" || w.call == nil && string(kind) != "+none\r\n" {
+		if kind[0] == '-' || string(kind) == "+"+w.kind+"\r\n" || !w.tried && string(kind) != "+none\r\n" {
 			return true, err
 		}
 	}

@@ -277,7 +277,7 @@ func (c *client) wasRead(p plan, b body) error {
 		giveUp(p.parts)
 		return c.local(x.Frame(x.Stream)) // a command was not queued, or a nil of the client's own WATCH
 	case b.now && isNil(x.Frame(x.Frames-1)):
-		return errNotNow // guarded gives up what was taken
+		return errNothing // guarded gives up what was taken
 	case b.now && isError(x.Frame(x.Frames-1)):
 		giveUp(p.parts)
 		return c.local(x.Frame(x.Frames - 1))

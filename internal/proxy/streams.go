@@ -74,7 +74,7 @@ func field(v resp.Value, name string) []byte {
 func (c *client) streamReady(w *wait) (bool, error) {
 	ids := w.ids
 	if w.group != nil {
-		if w.call == nil {
+		if !w.tried {
 			return true, nil // it may also ask for what its consumer was given before
 		}
 		ids = nil
@@ -88,7 +88,12 @@ func (c *client) streamReady(w *wait) (bool, error) {
 	}
 	args := [][]byte{[]byte("XREAD"), []byte("COUNT"), []byte("1"), []byte("STREAMS")}
 	replies, err := c.ask(w, resp.AppendCommand(nil, append(append(args, w.keys...), ids...)...), 1)
-	return err == nil && !isNil(replies[0]), err
+	switch {
+	case err != nil, isNil(replies[0]):
+		return false, err
+	default:
+		return !w.tried || !isError(replies[0]), nil
+	}
 }
 
 // delivered asks for the ID of the last entry that a group was given; nil if it can't be told.
@@ -101,7 +106,7 @@ func (c *client) delivered(w *wait, key []byte) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case w.call != nil && v.IsError(): // it was there before
+	case w.tried && v.IsError(): // it was there before
 		return nil, errStreamGone
 	}
 	for _, g := range v.Elems {

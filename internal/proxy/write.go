@@ -274,7 +274,7 @@ func (c *client) answeredBy(b body, reply []byte) error {
 	case !b.now:
 		return nil // it was streamed
 	case isNil(reply):
-		return errNotNow
+		return errNothing
 	}
 	return c.local(reply)
 }
