@@ -597,6 +597,44 @@ func TestACommandThatWasRefusedWhenQueuedAbortsTheTransaction(t *testing.T) {
 }
 
 // Without MULTI, the command in a block would be carried out by itself.
+// While a script keeps Redis busy, a transaction is refused in Redis's own words and leaves nothing behind.
+func TestATransactionMeetsABusyRedis(t *testing.T) {
+	w := startTwins(t, guarding())
+	for _, c := range []struct{ watch, more bool }{{}, {more: true}, {watch: true, more: true}} {
+		p := w.meet(t, fmt.Sprintf("client %+v", c), "2")
+		key := fmt.Sprintf("ctx:%t:%t", c.watch, c.more)
+		if c.watch {
+			p.says(1, []string{"WATCH", "ctx:watched"})
+		}
+		p.says(1, []string{"MULTI"})
+		p.says(1, []string{"INCR", key})
+		var scripts []*harness.RawConn
+		for _, server := range []*harness.Redis{w.straight, w.behind} {
+			if err := server.Client().ConfigSet(t.Context(), "busy-reply-threshold", "10").Err(); err != nil {
+				t.Fatal(err)
+			}
+			script := harness.Dial(t, server.Addr)
+			script.Send(harness.Encode("EVAL", "while true do end", "0"))
+			scripts = append(scripts, script)
+			harness.Eventually(t, 0, func() bool {
+				err := server.Client().Ping(t.Context()).Err()
+				return err != nil && strings.HasPrefix(err.Error(), "BUSY ")
+			}, "Redis is busy")
+		}
+		if c.more {
+			p.says(1, []string{"INCR", key})
+		}
+		p.says(1, []string{"EXEC"})
+		for i, server := range []*harness.Redis{w.straight, w.behind} {
+			if err := server.Client().ScriptKill(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = scripts[i].Read()
+		}
+		p.says(4, []string{"EXISTS", key}, []string{"MULTI"}, []string{"INCR", key}, []string{"EXEC"})
+	}
+}
+
 func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})

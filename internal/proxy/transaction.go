@@ -459,12 +459,36 @@ func (c *client) execute() error {
 	case err != nil:
 		return err
 	case failed || c.state.refused:
-		return c.local(resp.AppendError(nil, execAborted))
+		return c.abort()
 	case tx.plan.writes:
 		return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx}, c.write)
 	default:
 		return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx}, c.read)
 	}
+}
+
+// unfit is a command that Redis does not queue, whatever its state.
+const unfit = "*1\r\n$3\r\nGET\r\n"
+
+// abort answers EXEC when one of the commands was refused: in Redis's words where it is asked to queue, and a
+// command that it surely refuses keeps it from carrying out the rest.
+func (c *client) abort() error {
+	if !c.tx.open {
+		return c.local(resp.AppendError(nil, execAborted))
+	}
+	up := c.up
+	if c.state.watching {
+		var err error
+		if up, err = c.beside(); err != nil {
+			return err
+		}
+	}
+	c.exchange.Reset(2, -1, false, nil)
+	if err := c.roundTripOn(up, c.exchange, []byte(unfit+exec)); err != nil {
+		return err
+	}
+	c.tx.open = false
+	return c.local(c.exchange.Frame(1))
 }
 
 // notAllQueued reports whether Redis has refused to queue a command.
