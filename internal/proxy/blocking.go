@@ -103,6 +103,7 @@ type wait struct {
 	tried bool          // Redis had nothing against it, and nothing for it
 	ids   [][]byte      // of XREAD: what it has seen of each stream
 	group []byte        // of XREADGROUP
+	there bool          // … and it was there
 
 	sleeper *sleeper
 	standby *upstream.Exchange // Done when the client stands by no more

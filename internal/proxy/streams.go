@@ -74,7 +74,7 @@ func field(v resp.Value, name string) []byte {
 func (c *client) streamReady(w *wait) (bool, error) {
 	ids := w.ids
 	if w.group != nil {
-		if !w.tried {
+		if w.call == nil {
 			return true, nil // it may also ask for what its consumer was given before
 		}
 		ids = nil
@@ -84,6 +84,9 @@ func (c *client) streamReady(w *wait) (bool, error) {
 				return true, err
 			}
 			ids = append(ids, id)
+		}
+		if w.there = true; !w.tried {
+			return true, nil
 		}
 	}
 	args := [][]byte{[]byte("XREAD"), []byte("COUNT"), []byte("1"), []byte("STREAMS")}
@@ -106,7 +109,7 @@ func (c *client) delivered(w *wait, key []byte) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case w.tried && v.IsError(): // it was there before
+	case (w.tried || w.there) && v.IsError():
 		return nil, errStreamGone
 	}
 	for _, g := range v.Elems {
