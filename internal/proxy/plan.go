@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -199,3 +200,8 @@ func reserved(key []byte) error {
 
 // clip keeps names in messages short.
 func clip(name []byte) []byte { return name[:min(len(name), 128)] }
+
+// has reports whether an option is among args.
+func has(args [][]byte, option string) bool {
+	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.EqualFold(a, []byte(option)) })
+}
