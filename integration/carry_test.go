@@ -110,7 +110,9 @@ func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 		t.Run(state, func(t *testing.T) {
 			client, conn := connect(t, "client", proxy.Addr)
 			client.does("OK", "CLIENT", "SETNAME", "lonely")
-			if client.sends(strings.Fields(state)...); state != "BLPOP none 0" {
+			if client.sends(strings.Fields(state)...); state == "BLPOP none 0" {
+				harness.Eventually(t, 0, func() bool { return blocked(t, server) }, "BLPOP blocks")
+			} else {
 				client.reply()
 			}
 			if state == "MONITOR" {
