@@ -85,6 +85,8 @@ A: HELLO 3 ; MULTI ; HELLO 2 ; HGETALL h ; EXEC ; HGETALL h ; GET none => 7
 A: MULTI ; SELECT 1 ; SUBSCRIBE a ; EXEC ; PING ; UNSUBSCRIBE a ; GET free ; SET ctx:s 1 ; GET ctx:s => 9
 A: MULTI ; SUBSCRIBE a ; SELECT 0 ; EXEC ; PING ; UNSUBSCRIBE a ; GET free ; SET ctx:s 2 ; GET ctx:s => 9
 A: HELLO 3 ; MULTI ; SUBSCRIBE a ; SELECT 1 ; EXEC ; UNSUBSCRIBE a ; GET free ; SET ctx:s 3 ; GET ctx:s => 9
+A: MULTI ; SUBSCRIBE a b ; SUBSCRIBE c d e ; ECHO x ; UNSUBSCRIBE ; EXEC => 13
+A: GET free ; SET ctx:s 5 ; GET ctx:s ; MULTI ; UNSUBSCRIBE ; EXEC ; GET ctx:s => 7
 A: MULTI ; SUBSCRIBE a ; SELECT 0 ; HELLO 2 ; EXEC ; UNSUBSCRIBE a ; HGETALL h ; SET ctx:s 4 ; GET ctx:s => 9
 `
 

@@ -79,6 +79,8 @@ var transactions = map[string]string{
 	"WATCH without keys":              "WATCH|SET ctx:a 1|MULTI|SET ctx:a 2|EXEC",
 	"SELECT of no number":             "MULTI|SELECT 1|SELECT +0|SET free 1|EXEC|GET free|SELECT 0|GET free",
 	"WATCH, a hold that has ended":    "ZCARD ctx:z|BZPOPMIN ctx:z ctx:y 0.01|WATCH ctx:a|MULTI|ZREM ctx:z a|EXEC|ZADD ctx:z 1 a|COPY ctx:a ctx:z",
+	"lists of keys":                   "SET ctx:a 1|GET ctx:a|MULTI|KEYS *|GET ctx:a|SET ctx:a 2|RANDOMKEY|SCAN 0 COUNT 100|PUBSUB CHANNELS|EXEC|GET ctx:a|SET ctx:a 3",
+	"lists of keys beside reads":      "SET ctx:a 1|MULTI|KEYS *|GET ctx:a|RANDOMKEY|KEYS none|EXEC|SET ctx:a 2|WATCH ctx:a|MULTI|KEYS *|GET ctx:a|EXEC",
 	"WATCH, nested":                   "WATCH ctx:a|MULTI|MULTI|SET ctx:a 1|WATCH free|EXEC",
 	"WATCH, not guarded":              "WATCH free|MULTI|SET free 1|INCR free|EXEC|WATCH free|straight:SET free x|MULTI|SET free 1|EXEC|GET free",
 	"WATCH, SELECT":                   "WATCH free|MULTI|SELECT 2|SET free 1|EXEC|GET free|WATCH ctx:a|SET ctx:a 1|MULTI|SET ctx:a 2|EXEC",

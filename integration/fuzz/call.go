@@ -21,13 +21,15 @@ type caller struct {
 	open       bool // between MULTI and EXEC
 }
 
-// take notes what a call of a command does to the transaction.
-func (m *caller) take(c *Command) {
-	switch c.Name {
+// take notes what a call does to the transaction.
+func (m *caller) take(s *Step) {
+	switch s.Command.Name {
 	case "multi":
 		m.open = true
-	case "exec", "discard", "reset":
+	case "exec":
 		m.open = false
+	case "discard", "reset":
+		m.open = m.open && len(s.Args) > 1
 	}
 }
 

@@ -231,10 +231,10 @@ func (w *writer) add(s *Script, m *caller) {
 		}
 		m.subscribed = true
 	}
-	if c.Name == "client|reply" && m.open {
-		return // the proxy refuses it: half of EXEC's reply would be missing
+	if m.open && (c.Name == "client|reply" || w.listening && c.Name == "select") {
+		return // refused: half of EXEC's reply would be missing, or its replies can't be counted
 	}
-	m.take(c)
+	m.take(&step)
 	s.Steps = append(s.Steps, step)
 	if key, ok := unsteady(c, step.Args); ok {
 		after := w.step("DEL", key)

@@ -1,12 +1,17 @@
 package fuzz
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 const (
 	// tries bounds the trials of one shrinking.
 	tries = 400
 	// brief is how long a reply may take while shrinking, when the failure is known.
 	brief = time.Second
+	// refusal is in the differences that are no Redis's.
+	refusal = "FENCEDENIED"
 )
 
 // shrink takes away from one of the scripts what the difference does not need: halves first, then
@@ -23,6 +28,9 @@ func (p *Pair) shrink(scripts []*Script, d *Difference) (*Script, *Difference) {
 			together[d.Script] = s
 		}
 		found, _ := p.trial(together, brief)
+		if found != nil && strings.Contains(found.What, refusal) != strings.Contains(d.What, refusal) {
+			return nil // another one: without its MULTI, say
+		}
 		return found
 	}
 	script := scripts[d.Script]

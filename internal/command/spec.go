@@ -144,6 +144,9 @@ func count(b []byte) (n int, ok bool) {
 	return n, true
 }
 
+// IsWord reports whether an argument is a keyword, which is in upper case, to the server.
+func IsWord(arg []byte, keyword string) bool { return fold(arg, keyword) }
+
 // fold reports whether b is the keyword, which is in upper case, to a server
 // that compares ASCII letters of any case up to a NUL byte.
 func fold(b []byte, keyword string) bool {

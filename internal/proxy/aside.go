@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -21,10 +20,6 @@ type aside struct {
 	received chan struct{} // closed when up has ended
 }
 
-// errUnsure says that the proxy can't log in as the client has.
-var errUnsure = errors.New("a second upstream connection is needed while the client has keys under WATCH, " +
-	"and the client has logged in where the proxy does not see how: send UNWATCH first")
-
 // beside returns the client's second connection; it is made when it is first needed.
 func (c *client) beside() (*upstream.Conn, error) {
 	if a := c.aside; a != nil {
@@ -32,9 +27,6 @@ func (c *client) beside() (*upstream.Conn, error) {
 			return a.up, nil
 		}
 		c.dropAside()
-	}
-	if c.state.unsure {
-		return nil, errUnsure
 	}
 	nc, err := c.srv.upstream.DialAs(context.Background(), c.state.login, c.state.db, c.state.proto)
 	if err != nil {

@@ -80,7 +80,7 @@ func blockOption(args [][]byte) (at int) {
 	return at
 }
 
-func isWord(arg []byte, word string) bool { return bytes.EqualFold(arg, []byte(word)) }
+func isWord(arg []byte, word string) bool { return command.IsWord(arg, word) }
 
 // blocks reports whether a call may block.
 func blocks(cmd *command.Command, args [][]byte) bool {
@@ -99,6 +99,7 @@ type wait struct {
 	calls []command.Key // of the call
 	keys  [][]byte      // what it waits for
 	until time.Time     // zero: for ever
+	looks bool          // it changes nothing
 	try   []byte        // the command as it is tried
 	tried bool          // Redis had nothing against it, and nothing for it
 	ids   [][]byte      // of XREAD: what it has seen of each stream
@@ -116,7 +117,7 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 	if err := c.link(); err != nil {
 		return &downError{p.sessions(), err}
 	}
-	w := &wait{blocker: blockers[cmd.Name], args: req.Args}
+	w := &wait{blocker: blockers[cmd.Name], args: req.Args, looks: !p.writes}
 	w.at = w.timeout(w.args)
 	complete := false
 	if w.calls, complete = cmd.Keys(nil, w.args); !complete {
@@ -254,9 +255,14 @@ func (c *client) letGo(p plan) error {
 func (w *wait) anyKeys() (keys []command.Key) {
 	from := 3 // behind a timeout and the number of keys
 	if w.kind == "stream" {
-		from = slices.IndexFunc(w.args, func(a []byte) bool { return isWord(a, "STREAMS") }) + 1
+		for from = 1; from < len(w.args) && !isWord(w.args[from], "STREAMS"); from++ {
+			if isWord(w.args[from], "GROUP") {
+				from += 2 // one may be called "STREAMS"
+			}
+		}
+		from++
 	}
-	for i := max(from, 1); i < len(w.args); i++ {
+	for i := from; i < len(w.args); i++ {
 		keys = append(keys, command.Key{Index: i})
 	}
 	return keys
@@ -272,19 +278,18 @@ func (c *client) arguments(w *wait, complete bool) (refusal []byte, err error) {
 	if refusal, err := c.prove(body{}); err != nil || refusal != nil {
 		return refusal, err // outside MULTI it would block
 	}
-	c.send = append(resp.AppendCommand(append(c.send[:0], multi...), w.standIn(w.args[w.at])...), exec...)
-	c.unwatched(up)
-	x := c.exchange
-	x.Reset(3, -1, true, nil)
-	if err := c.roundTripOn(up, x, c.send); err != nil {
+	refusal, err = c.tryArguments(up, w.standIn(w.args[w.at]))
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	for _, i := range []int{1, 2} {
-		if isError(x.Frame(i)) && (i == 1 || x.Opened) && !bytes.HasPrefix(x.Frame(i), []byte("-NOGROUP ")) {
-			return x.Frame(i), nil
+	case w.looks && bytes.HasPrefix(refusal, []byte("-ERR ")): // a key of the wrong type may come before it
+		if real, err := c.tryArguments(up, w.args); err != nil || real != nil {
+			return real, err
 		}
-	}
-	if !complete {
+		return refusal, nil
+	case refusal != nil:
+		return refusal, nil
+	case !complete:
 		return nil, nil
 	}
 	unit := time.Second
@@ -307,6 +312,26 @@ func (c *client) arguments(w *wait, complete bool) (refusal []byte, err error) {
 		return c.streams(w)
 	}
 	w.try = resp.AppendCommand(nil, w.args...)
+	return nil, nil
+}
+
+// tryArguments returns what Redis has against a call that does not block inside MULTI, nil if nothing. That a
+// group is not there does not count.
+func (c *client) tryArguments(up *upstream.Conn, args [][]byte) (refusal []byte, err error) {
+	c.send = append(resp.AppendCommand(append(c.send[:0], multi...), args...), exec...)
+	if up == c.up {
+		c.unwatch() // or EXEC might answer nil for the fence's WATCH
+	}
+	x := c.exchange
+	x.Reset(3, -1, true, nil)
+	if err := c.roundTripOn(up, x, c.send); err != nil {
+		return nil, err
+	}
+	for _, i := range []int{1, 2} {
+		if isError(x.Frame(i)) && (i == 1 || x.Opened) && !bytes.HasPrefix(x.Frame(i), []byte("-NOGROUP ")) {
+			return bytes.Clone(x.Frame(i)), nil
+		}
+	}
 	return nil, nil
 }
 

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net"
@@ -230,8 +229,6 @@ func fatal(err error) bool {
 	return errors.Is(err, errGone) || errors.Is(err, errStopping) || errors.Is(err, upstream.ErrLost)
 }
 
-var quit = []byte("quit")
-
 // pass sends an unguarded command as it came. Those that change what the guard must know of the
 // connection are waited for.
 func (c *client) pass(cmd *command.Command, req resp.Request) error {
@@ -241,7 +238,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 		name = cmd.Name
 	case cmd != nil: // Redis refuses it
 		c.unfit(cmd)
-	case bytes.EqualFold(req.Args[0], quit):
+	case isWord(req.Args[0], "QUIT"):
 		name = "quit" // which Redis knows without its table
 	}
 	if _, ok := sticky[name]; ok || cmd == nil {
@@ -258,6 +255,11 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	}
 	if c.state.multi {
 		c.state.queue(name)
+	}
+	if c.state.miscounts && (name == "select" || name == "auth" || name == "hello") {
+		c.state.refused = true
+		return c.refuse(&deniedError{name + " can't be in a transaction behind a subscription to several channels or to none: Redis sends " +
+			"more or fewer replies than it says, and the proxy can't tell which is whose"})
 	}
 	c.blocking = c.blocking || cmd != nil && cmd.Is(command.FlagBlocking)
 	switch {
@@ -294,7 +296,7 @@ func (c *client) unfit(cmd *command.Command) {
 // change passes a command that may change the connection's state.
 func (c *client) change(cmd *command.Command, name string, req resp.Request) error {
 	if !c.state.monitors {
-		switch deaf, err := c.isDeaf(); {
+		switch deaf, err := c.isDeaf(true); {
 		case err != nil:
 			return c.broken(err)
 		case deaf:
@@ -325,7 +327,7 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 		if !c.state.multi {
 			return c.auth(req)
 		}
-		c.state.unsure, c.state.proved = true, false
+		c.state.switches = append(c.state.switches, switched{at: c.state.queued - 1, args: deepClone(req.Args)})
 	case "watch":
 		c.unwatch()
 		c.state.watching = c.state.watching || !c.state.multi

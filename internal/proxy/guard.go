@@ -21,6 +21,7 @@ type body struct {
 	count int    // how many commands
 	tx    *transaction
 	now   bool // a try: it waits for no holder, and a nil is no answer (blocking.go)
+	lists bool // its reply lists keys, and is kept for the reserved ones to be left out
 }
 
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.

@@ -186,3 +186,19 @@ func (c *client) unlistedElement(name string, element []byte) ([]byte, error) {
 	}
 	return c.randomKey()
 }
+
+// listed gives the client the reply of a guarded transaction that was kept, without the reserved keys in its lists.
+func (c *client) listed(b body) error {
+	elements := make([][]byte, b.count)
+	for i := range elements {
+		elements[i] = bytes.Clone(c.exchange.Frame(c.exchange.Frames - 1 + i))
+	}
+	for _, l := range c.state.listings {
+		element, err := c.unlistedElement(l.name, elements[l.at])
+		if err != nil {
+			return err
+		}
+		elements[l.at] = element
+	}
+	return c.local(bytes.Join(append([][]byte{resp.AppendArray(nil, b.count)}, elements...), nil))
+}

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -203,5 +202,5 @@ func clip(name []byte) []byte { return name[:min(len(name), 128)] }
 
 // has reports whether an option is among args.
 func has(args [][]byte, option string) bool {
-	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.EqualFold(a, []byte(option)) })
+	return slices.ContainsFunc(args, func(a []byte) bool { return isWord(a, option) })
 }

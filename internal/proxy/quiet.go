@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"bytes"
-
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
 
@@ -35,23 +33,21 @@ func (c *client) setSilent(silent bool) {
 
 // clientReply carries out CLIENT REPLY.
 func (c *client) clientReply(req resp.Request) error {
-	q, how := c.state.quiet, []byte(nil)
-	if len(req.Args) == 3 {
-		how = bytes.ToUpper(req.Args[2])
-	}
-	switch string(how) {
-	case "ON":
+	q, how := c.state.quiet, req.Args[2]
+	on := isWord(how, "ON")
+	switch {
+	case on:
 		q = quiet{}
-	case "OFF":
+	case isWord(how, "OFF"):
 		q.off = true
-	case "SKIP":
+	case isWord(how, "SKIP"):
 		q.skip = !q.off
 	default:
 		c.up.Pass(req.Raw, 1)
 		return nil
 	}
 	if c.state.multi {
-		if string(how) == "ON" {
+		if on {
 			c.up.Pass(req.Raw, 1)
 			return nil
 		}
@@ -66,7 +62,7 @@ func (c *client) clientReply(req resp.Request) error {
 		return c.local(x.Frame(0))
 	}
 	c.state.quiet = q
-	if string(how) != "ON" {
+	if !on {
 		return nil
 	}
 	c.setSilent(false)

@@ -36,7 +36,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 		switch {
 		case b.tx != nil && (err != nil || again) && c.exchange.Refused:
 			giveUp(p.parts) // Redis refused the client's commands as well
-			return c.local(c.exchange.Frame(c.exchange.Stream))
+			return c.local(c.exchange.Frame(c.exchange.Frames - 1))
 		case c.exchange.Streamed && (err != nil || again):
 			// Redis refused the client's command as well, in its own words.
 			giveUp(p.parts)
@@ -122,7 +122,9 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 		c.unwatch() // the fence's, or it might show as a nil of the client's
 		c.send = append(append(append(c.send, multi...), b.raw...), exec...)
 		c.exchange.Reset(frames+b.count+2, frames+b.count+1, true, c.decideRead)
-		c.exchange.Whole = true
+		if c.exchange.Whole = !b.lists; b.lists {
+			c.exchange.Stream = -1
+		}
 		b.hears(c, frames+1)
 	} else {
 		c.send = append(c.send, b.raw...)
@@ -275,7 +277,7 @@ func (c *client) wasRead(p plan, b body) error {
 	switch {
 	case b.tx != nil && !x.Opened:
 		giveUp(p.parts)
-		return c.local(x.Frame(x.Stream)) // a command was not queued, or a nil of the client's own WATCH
+		return c.local(x.Frame(x.Frames - 1)) // a command was not queued, or a nil of the client's own WATCH
 	case b.now && isNil(x.Frame(x.Frames-1)):
 		return errNothing // guarded gives up what was taken
 	case b.now && isError(x.Frame(x.Frames-1)):
@@ -299,7 +301,7 @@ func (c *client) wasRead(p plan, b body) error {
 		p.parts[i].sequence.Read(t.command, t.keys, now)
 		c.join(p.parts[i].sequence)
 	}
-	return nil
+	return c.answeredBy(b, nil)
 }
 
 // readLost ends a read that was refused before it was sent, or whose answer did not come: it may

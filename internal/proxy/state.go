@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"bytes"
+	"crypto/rand"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -20,7 +22,6 @@ type state struct {
 	proto    int            // 2 or 3
 	alone    bool           // keeps to an upstream connection of its own
 	login    upstream.Login // as whom the client has logged in itself
-	unsure   bool           // it may have logged in as somebody else
 	proved   bool           // Redis lets its user WATCH, MULTI and EXEC
 	known    bool           // the id of its upstream connection is known, or who ended it may be
 	info     [][]byte       // CLIENT SETINFO, as it came
@@ -36,13 +37,16 @@ type state struct {
 	queued   int       // commands in the transaction
 	listings []listing // those that list keys
 	switches []switched
+
+	miscounts bool // its subscriptions make Redis send other than one reply for each command
 }
 
-// switched is a SELECT or a HELLO queued in the transaction.
+// switched is a SELECT, a HELLO or an AUTH queued in the transaction.
 type switched struct {
-	at    int // among the queued commands
-	db    int
-	proto int // of a HELLO, 0 for a SELECT
+	at    int      // among the queued commands
+	db    int      // of a SELECT
+	proto int      // of a HELLO; 0 otherwise
+	args  [][]byte // of a HELLO or an AUTH
 }
 
 const queuedReply = "+QUEUED\r\n"
@@ -51,7 +55,7 @@ func newState(db int) state { return state{db: db, proto: 2, selected: -1, prove
 
 // endMulti is EXEC or DISCARD.
 func (s *state) endMulti() {
-	s.multi, s.refused, s.watching, s.selected, s.queuedSubscribe = false, false, false, -1, false
+	s.multi, s.refused, s.watching, s.selected, s.queuedSubscribe, s.miscounts = false, false, false, -1, false, false
 	s.queued, s.listings, s.switches = 0, nil, nil
 }
 
@@ -66,15 +70,15 @@ func (c *client) passExec(req resp.Request) error {
 			return err
 		}
 		return c.local(resp.AppendError(nil, execAborted))
-	case len(t.switches) > 0, t.queuedSubscribe, len(t.listings) > 0:
+	case len(t.switches) > 0, t.queuedSubscribe, len(t.listings) > 0, c.silent:
 		return c.execSwitch(req, t)
 	}
 	c.up.Pass(req.Raw, 1)
 	return nil
 }
 
-// execSwitch executes a transaction that may change what the guard must know of the connection, or
-// lists keys.
+// execSwitch executes a transaction that may change what the guard must know of the connection, lists
+// keys, or has messages for a client that hears of nothing else.
 func (c *client) execSwitch(req resp.Request, t state) error {
 	x := c.exchange
 	x.Reset(1, -1, false, nil)
@@ -88,12 +92,17 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 			}
 		}
 	}
-	given := t.queuedSubscribe && !c.silent && !slices.ContainsFunc(t.listings, func(l listing) bool { return l.name == "randomkey" })
+	given := c.silent || t.queuedSubscribe && !slices.ContainsFunc(t.listings, func(l listing) bool { return l.name == "randomkey" })
 	var frame []byte
 	var lost error
 	x.After = func(m *upstream.Mode) {
 		if given { // at once: of several channels in one command, more confirmations follow than EXEC has announced
-			if frame, lost = c.unlistedExec(x.Frame(0), &t); lost == nil {
+			if c.silent {
+				frame = messagesOf(x.Frame(0))
+			} else {
+				frame, lost = c.unlistedExec(x.Frame(0), &t)
+			}
+			if lost == nil {
 				_, lost = c.out.Write(frame)
 			}
 		}
@@ -104,17 +113,27 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 			}
 		}
 	}
-	if err := c.roundTrip(x, req.Raw); err != nil {
+	c.up.Send(x, req.Raw)
+	end := c.sendEnd(&t)
+	if err := c.up.Flush(); err != nil {
 		return err
+	}
+	for _, x := range []*upstream.Exchange{x, end} {
+		if err := c.await(x); err != nil {
+			return err
+		}
 	}
 	if lost != nil {
 		c.owed(lost)
 		return lost
 	}
 	for s := range applied {
-		if s.proto > 0 {
-			c.state.proto = s.proto
-		} else {
+		switch {
+		case s.proto > 0:
+			c.greeted(s.args, s.proto)
+		case s.args != nil:
+			c.loggedIn(login(s.args[1:]))
+		default:
 			c.state.db = s.db
 		}
 	}
@@ -128,29 +147,58 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	return c.local(frame)
 }
 
+// sendEnd appends what shows where the replies to an EXEC end, if Redis may send more than it says.
+func (c *client) sendEnd(t *state) *upstream.Exchange {
+	end := upstream.NewExchange()
+	if !t.miscounts {
+		end.Reset(0, -1, false, nil)
+		c.up.Send(end, nil)
+		return end
+	}
+	nonce := rand.Text()
+	end.Reset(1, -1, false, nil)
+	end.Nonce = []byte(nonce)
+	c.up.Send(end, resp.AppendCommandStrings(nil, "PING", nonce))
+	return end
+}
+
 // elementOf returns an element of an EXEC's reply, nil if there is none. Messages that were sent meanwhile are no
 // elements, confirmations of subscriptions are.
 func elementOf(frame []byte, at int, confirmations bool) []byte {
-	count, null, pos, ok := resp.ArrayHeader(frame)
-	if !ok || null || at < 0 || int64(at) >= int64(count) {
-		return nil
-	}
-	for i := 0; pos < len(frame); {
-		f := resp.Framer{}
-		n, done, err := f.Scan(frame[pos:])
-		if err != nil || !done {
-			return nil
-		}
-		element := frame[pos : pos+n]
-		pos += n
+	for element := range elementsOf(frame) {
 		if element[0] == '>' && !confirmations {
 			continue
 		}
-		if i++; i > at {
+		if at--; at < 0 {
 			return element
 		}
 	}
 	return nil
+}
+
+// messagesOf returns what in an EXEC's reply is none: messages, and confirmations of subscriptions.
+func messagesOf(frame []byte) (messages []byte) {
+	for element := range elementsOf(frame) {
+		if element[0] == '>' || upstream.IsConfirmation(element) {
+			messages = append(messages, element...)
+		}
+	}
+	return messages
+}
+
+// elementsOf yields what is in an array.
+func elementsOf(frame []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		_, null, pos, ok := resp.ArrayHeader(frame)
+		for ok && !null && pos < len(frame) {
+			f := resp.Framer{}
+			n, done, err := f.Scan(frame[pos:])
+			if err != nil || !done || !yield(frame[pos:pos+n]) {
+				return
+			}
+			pos += n
+		}
+	}
 }
 
 // database returns the database that a SELECT names, -1 if Redis refuses it.
@@ -202,10 +250,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 			proto, _ = strconv.Atoi(string(req.Args[1]))
 		}
 		if c.state.multi {
-			if len(req.Args) > 2 && has(req.Args[2:], "AUTH") {
-				c.state.alone, c.state.unsure, c.state.proved = true, true, false
-			}
-			c.state.switches = append(c.state.switches, switched{at: c.state.queued - 1, proto: proto})
+			c.state.switches = append(c.state.switches, switched{at: c.state.queued - 1, proto: proto, args: deepClone(req.Args)})
 			c.up.Pass(req.Raw, 1)
 			return nil
 		}
@@ -241,19 +286,32 @@ func (c *client) renamed(name string, req resp.Request) error {
 	case "client|setname":
 		c.state.name = string(req.Args[2])
 	case "hello":
-		c.state.proto = proto
-		for i, a := range req.Args {
-			if i > 1 && i+2 < len(req.Args) && bytes.EqualFold(a, []byte("AUTH")) {
-				c.state.alone = true
-				c.loggedIn(login(req.Args[i+1 : i+3]))
-			}
-			if i+1 < len(req.Args) && bytes.EqualFold(a, []byte("SETNAME")) {
-				c.state.name = string(req.Args[i+1])
-			}
-		}
+		c.greeted(req.Args, proto)
 	}
 	c.owner.Identify(c.identity())
 	return nil
+}
+
+// greeted notes what a HELLO that was carried out has changed.
+func (c *client) greeted(args [][]byte, proto int) {
+	c.state.proto = proto
+	for i, a := range args {
+		if i > 1 && i+2 < len(args) && isWord(a, "AUTH") {
+			c.state.alone = true
+			c.loggedIn(login(args[i+1 : i+3]))
+		}
+		if i+1 < len(args) && isWord(a, "SETNAME") {
+			c.state.name = string(args[i+1])
+		}
+	}
+}
+
+func deepClone(args [][]byte) [][]byte {
+	all := make([][]byte, len(args))
+	for i, a := range args {
+		all[i] = bytes.Clone(a)
+	}
+	return all
 }
 
 // auth notes as whom a client logs in.
@@ -275,6 +333,6 @@ func login(args [][]byte) upstream.Login {
 
 // loggedIn notes that the client's own connection is somebody else's now.
 func (c *client) loggedIn(as upstream.Login) {
-	c.state.login, c.state.unsure, c.state.proved = as, false, false
+	c.state.login, c.state.proved = as, false
 	c.dropAside()
 }

@@ -23,6 +23,7 @@ func changesSubscriptions(name string) bool {
 func (c *client) subscribe(name string, req resp.Request) {
 	c.unwatch() // in RESP2 Redis takes no UNWATCH from then on
 	c.state.subscribes, c.state.queuedSubscribe = true, c.state.multi
+	c.state.miscounts = c.state.miscounts || c.state.multi && len(req.Args) != 2
 	c.up.PassConfirmed(req.Raw, name, len(req.Args)-1)
 }
 
@@ -32,7 +33,9 @@ var look = resp.AppendCommandStrings(nil, "EXISTS", tokenstore.Prefix)
 // isDeaf reports whether Redis refuses to the client all commands with keys, in its own words, until
 // the client itself changes that: it speaks RESP2 and has subscriptions, or it monitors. Nothing need
 // be guarded then. A server may be more liberal, so it is asked.
-func (c *client) isDeaf() (bool, error) {
+//
+// Subscriptions of shards may also end by themselves: they count when the command can do no harm then.
+func (c *client) isDeaf(shards bool) (bool, error) {
 	if !c.state.monitors && !(c.state.subscribes && c.state.proto == 2) {
 		return false, nil
 	}
@@ -41,7 +44,7 @@ func (c *client) isDeaf() (bool, error) {
 	if err := c.roundTrip(x, nil); err != nil {
 		return false, err
 	}
-	if m := c.up.Mode(); !m.Monitors && !m.Listens() {
+	if m := c.up.Mode(); !m.Monitors && !m.Listens() && !(shards && m.Subscribed()) {
 		return false, nil
 	}
 	x, err := c.sync(look, false)
@@ -51,7 +54,7 @@ func (c *client) isDeaf() (bool, error) {
 // refusedByRedis passes a command that Redis itself refuses, and reports whether it is one.
 func (c *client) refusedByRedis(cmd *command.Command, req resp.Request) (bool, error) {
 	const withKeys = command.FlagReadOnly | command.FlagWrite | command.FlagMayReplicate
-	deaf, err := c.isDeaf()
+	deaf, err := c.isDeaf(false)
 	if err != nil || !deaf || c.state.monitors && (cmd == nil || cmd.Flags&withKeys == 0) {
 		return false, err
 	}

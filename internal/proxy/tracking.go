@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
@@ -9,7 +8,7 @@ import (
 
 // track passes CLIENT TRACKING, after which the client is sent invalidations.
 func (c *client) track(req resp.Request) error {
-	on := len(req.Args) > 2 && bytes.EqualFold(req.Args[2], []byte("ON"))
+	on := len(req.Args) > 2 && isWord(req.Args[2], "ON")
 	if c.state.multi {
 		c.state.tracking = c.state.tracking || on
 		c.up.Pass(req.Raw, 1)

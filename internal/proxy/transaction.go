@@ -460,11 +460,12 @@ func (c *client) execute() error {
 		return err
 	case failed || c.state.refused:
 		return c.abort()
-	case tx.plan.writes:
-		return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx}, c.write)
-	default:
-		return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx}, c.read)
 	}
+	run := c.read
+	if tx.plan.writes {
+		run = c.write
+	}
+	return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
 }
 
 // unfit is a command that Redis does not queue, whatever its state.

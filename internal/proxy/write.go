@@ -126,7 +126,9 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
 	switch {
 	case b.tx != nil:
-		x.Whole, x.Tail = true, len(p.parts)
+		if x.Whole, x.Tail = !b.lists, len(p.parts); b.lists {
+			x.Stream = -1
+		}
 		b.hears(c, w.block.Command)
 	case b.now:
 		x.Stream = -1
@@ -268,9 +270,12 @@ func (c *client) settled(p plan, b body, sent time.Time) {
 	c.readBeside(p, b)
 }
 
-// answeredBy gives the client the reply to a try, unless there was nothing for it.
+// answeredBy gives the client what was kept for it: a transaction's reply that lists keys, or that to a try, unless
+// there was nothing for it.
 func (c *client) answeredBy(b body, reply []byte) error {
 	switch {
+	case b.lists:
+		return c.listed(b)
 	case !b.now:
 		return nil // it was streamed
 	case isNil(reply):

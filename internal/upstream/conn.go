@@ -391,6 +391,10 @@ func (c *Conn) arrived(x *Exchange) error {
 			return nil
 		}
 	} else {
+		if other := x.other(); other != nil {
+			_, err := c.down.Write(other)
+			return err
+		}
 		x.end(c.framer.Type())
 		if !x.complete() {
 			return nil

@@ -1,6 +1,10 @@
 package upstream
 
-import "github.com/fence-proxy/fence-proxy/internal/resp"
+import (
+	"bytes"
+
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+)
 
 // Exchange is a block of requests that are sent together, and the replies that come back. It may
 // be used again once it is done.
@@ -23,6 +27,9 @@ type Exchange struct {
 	After func(*Mode)
 	// From and To: the replies from From on and before To go downstream as well, whatever they are.
 	From, To int
+	// Nonce, if set after Reset of an exchange of one reply, says what is in that reply: others that come before it go
+	// downstream.
+	Nonce []byte
 	// Whole says that of an opened EXEC not only the first element is the client's, but all save
 	// the last Tail ones. They go downstream as an array.
 	Whole bool
@@ -112,6 +119,19 @@ func (x *Exchange) keep(data []byte) {
 	if !x.dropped {
 		x.kept = append(x.kept, data...)
 	}
+}
+
+// other returns the reply that was read if it is not the one with the nonce. It is the client's: nil if it hears of
+// nothing.
+func (x *Exchange) other() []byte {
+	if x.Nonce == nil || bytes.Contains(x.kept, x.Nonce) {
+		return nil
+	}
+	other := x.kept
+	if x.kept = nil; x.quiet {
+		return []byte{}
+	}
+	return other
 }
 
 // end is called at the end of each reply.

@@ -53,6 +53,12 @@ func (m *Mode) Executed(frame []byte) {
 	}
 }
 
+// IsConfirmation reports whether a frame confirms a subscription.
+func IsConfirmation(frame []byte) bool {
+	v, _, err := resp.ParseValue(frame)
+	return err == nil && new(Mode).confirmation(v) != ""
+}
+
 // confirmation takes in a value that may be a confirmation, and returns its word.
 func (m *Mode) confirmation(v resp.Value) string {
 	if len(v.Elems) != 3 || v.Elems[2].Type != ':' {
