@@ -89,15 +89,14 @@ func TestAClientThatSaysNoMoreGetsTheReplyThatItWaitsFor(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			c, far := connect(t, offline(t), network)
 			x := c.exchange
-			wait := func(c *client) error {
-				x.Reset(1, -1, false, nil)
-				return c.await(x)
-			}
+			wait := func(c *client) error { return c.await(x) }
+			x.Reset(1, -1, false, nil)
 			ends(t, c, wait, func() {
 				_ = far.Close()
 				time.Sleep(2 * watchAfter) // it is watched, and was seen to end
 				x.Done <- struct{}{}
 			}, nil)
+			x.Reset(1, -1, false, nil)
 			ends(t, c, wait, c.stop, errStopping)
 		})
 	}
