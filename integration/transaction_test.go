@@ -637,6 +637,36 @@ func TestATransactionMeetsABusyRedis(t *testing.T) {
 	}
 }
 
+// What was queued may not be carried out any more.
+func TestATransactionMeetsARedisThatHasChanged(t *testing.T) {
+	w := startTwins(t, guarding())
+	both := func(args ...any) {
+		for _, server := range []*harness.Redis{w.straight, w.behind} {
+			if err := server.Client().Do(t.Context(), args...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	both("CONFIG", "SET", "replica-serve-stale-data", "no")
+	for _, c := range []struct {
+		command      []string
+		change, back []any
+	}{
+		{[]string{"INCR", "ctx:a"}, []any{"CONFIG", "SET", "min-replicas-to-write", "2"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		{[]string{"GET", "ctx:a"}, []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+	} {
+		p := w.meet(t, c.command[0], "2")
+		p.says(1, []string{"MULTI"})
+		p.says(1, c.command)
+		both(c.change...)
+		p.says(1, []string{"EXEC"})
+		p.says(3, []string{"MULTI"}, c.command, []string{"EXEC"})
+		both(c.back...)
+		p.says(4, []string{"GET", "ctx:a"}, []string{"MULTI"}, c.command, []string{"EXEC"})
+		p.says(1, []string{"SET", "ctx:a", "1"})
+	}
+}
+
 func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})

@@ -33,7 +33,11 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			sent = time.Now() // it was granted at some time since
 		}
 		held, again, err := c.answers(p, sent)
+		changed := b.changed(c.exchange, c.exchange.Stream-b.count)
 		switch {
+		case changed != nil && held < 0:
+			giveUp(p.parts)
+			return c.local(changed)
 		case b.tx != nil && (err != nil || again) && c.exchange.Refused:
 			giveUp(p.parts) // Redis refused the client's commands as well
 			return c.local(c.exchange.Frame(c.exchange.Frames - 1))

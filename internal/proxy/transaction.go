@@ -8,6 +8,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // A client's transaction is held by the proxy from MULTI to EXEC, since only its EXEC tells whether a
@@ -490,6 +491,17 @@ func (c *client) abort() error {
 	}
 	c.tx.open = false
 	return c.local(c.exchange.Frame(1))
+}
+
+// changed is what EXEC answers when Redis refuses in the block what it had queued for the client before; nil if it
+// does not. first is the index of the first command's reply.
+func (b body) changed(x *upstream.Exchange, first int) []byte {
+	for i := first; b.tx != nil && i < x.From; i++ {
+		if f := x.Frame(i); isError(f) {
+			return resp.AppendError(nil, "EXECABORT Transaction discarded because of: "+string(f[1:len(f)-2]))
+		}
+	}
+	return nil
 }
 
 // notAllQueued reports whether Redis has refused to queue a command.

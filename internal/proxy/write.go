@@ -173,11 +173,13 @@ func (c *client) notQueuedBy(b body) []byte {
 	switch {
 	case !refused:
 		return nil
-	case b.tx != nil:
-		return x.Frame(block.Exec)
-	default:
+	case b.tx == nil:
 		return x.Frame(block.Command)
 	}
+	if changed := b.changed(x, block.Command); changed != nil {
+		return changed
+	}
+	return x.Frame(block.Exec)
 }
 
 // nilOrRefused ends a transaction that was not applied, under a WATCH of the client's own: if the
