@@ -31,8 +31,14 @@ func TestWaitIsAnsweredAsByRedis(t *testing.T) {
 	crowd(t, proxy, 8)
 	direct, client := harness.Dial(t, server.Addr), harness.Dial(t, proxy.Addr)
 	for _, command := range [][]string{
-		{"SET", "k", "v"}, {"WAIT", "0", "0"}, {"PING"},
-		{"MULTI"}, {"SET", "k", "w"}, {"WAIT", "0", "0"}, {"EXEC"}, {"PING"},
+		{"SET", "k", "v"},
+		{"WAIT", "0", "0"},
+		{"PING"},
+		{"MULTI"},
+		{"SET", "k", "w"},
+		{"WAIT", "0", "0"},
+		{"EXEC"},
+		{"PING"},
 	} {
 		want, got := string(direct.Do(command...)), string(client.Do(command...))
 		if got != want {

@@ -283,8 +283,8 @@ func (c *client) arguments(w *wait, complete bool) (refusal []byte, err error) {
 	case err != nil:
 		return nil, err
 	case w.looks && bytes.HasPrefix(refusal, []byte("-ERR ")): // a key of the wrong type may come before it
-		if real, err := c.tryArguments(up, w.args); err != nil || real != nil {
-			return real, err
+		if own, err := c.tryArguments(up, w.args); err != nil || own != nil {
+			return own, err
 		}
 		return refusal, nil
 	case refusal != nil:
