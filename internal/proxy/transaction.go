@@ -108,7 +108,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if denied == nil {
 			return c.notQueued(cmd, req)
 		}
-	case "client|setname", "client|setinfo", "client|id", "client|kill":
+	case "client|setname", "client|setinfo", "client|id":
 		c.state.known = true // and can't be said again
 	case "select":
 		if db := database(req.Args); db >= 0 {
@@ -153,7 +153,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 // connection: it is passed as it comes, and what was held before it.
 func unheld(name string) bool {
 	switch name {
-	case "auth", "hello", "monitor", "sync", "psync", "client|tracking", "client|caching", "client|reply":
+	case "auth", "hello", "monitor", "sync", "psync", "client|tracking", "client|caching", "client|reply", "client|kill":
 		return true
 	}
 	return changesSubscriptions(name)
