@@ -95,6 +95,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if !p.guards() {
 		p.store.Rest()
 	}
+	if err := p.serveAdmin(ctx); err != nil { // before the first client comes
+		return nil, err
+	}
 	network, address := cfg.ListenAddress()
 	if network == "unix" {
 		if err := removeStale(address); err != nil {
@@ -103,9 +106,6 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	if p.listener, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if err := p.serveAdmin(ctx); err != nil {
-		return nil, err
 	}
 	return p, nil
 }

@@ -33,7 +33,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			sent = time.Now() // it was granted at some time since
 		}
 		held, again, err := c.answers(p, sent)
-		changed := b.changed(c.exchange, c.exchange.Stream-b.count)
+		changed := b.changed(c.exchange, c.exchange.Frames-1-b.count) // EXEC is the last
 		switch {
 		case changed != nil && held < 0:
 			giveUp(p.parts)
