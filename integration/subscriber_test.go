@@ -225,6 +225,8 @@ func TestRepliesThatAreTurnedOffAreNotSent(t *testing.T) {
 			A: MULTI ; CLIENT REPLY ON ; GET free ; EXEC => 4
 			A: CLIENT REPLY SKIP ; MULTI ; SET free 3 ; EXEC => 2
 			A: CLIENT REPLY OFF ; MULTI ; SET free 4 ; EXEC ; SELECT 1 ; SET ctx:s 5 ; SELECT 0 ; CLIENT REPLY ON => 1
+			A: CLIENT REPLY OFF ; MULTI ; SUBSCRIBE a b ; ECHO x ; UNSUBSCRIBE a b ; EXEC ; CLIENT REPLY ON => 5
+			A: CLIENT REPLY OFF ; MULTI ; UNSUBSCRIBE x y ; EXEC ; CLIENT REPLY ON => 3
 			A: GET free => 1
 			A: SUBSCRIBE a => 1
 			A: UNSUBSCRIBE => 1
