@@ -222,14 +222,14 @@ func (w *writer) add(s *Script, m *caller) {
 	for w.suffix != "" && !w.own(step.Args) {
 		step.Args = m.call(c)
 	}
-	if c.Name == "psubscribe" || c.Name == "punsubscribe" {
-		disjoint(m.rng, step.Args[1:])
-	}
 	if strings.HasSuffix(c.Name, "subscribe") {
 		if len(step.Args) == 1 && m.subscribed {
 			step.Args = append(step.Args, "ch1") // the order in which all are left depends on a hash seed
 		}
 		m.subscribed = true
+	}
+	if c.Name == "psubscribe" || c.Name == "punsubscribe" {
+		disjoint(m.rng, step.Args[1:])
 	}
 	if m.open && (c.Name == "client|reply" || w.listening && c.Name == "select") {
 		return // refused: half of EXEC's reply would be missing, or its replies can't be counted

@@ -98,7 +98,7 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 	x.After = func(m *upstream.Mode) {
 		if given { // at once: of several channels in one command, more confirmations follow than EXEC has announced
 			if c.silent {
-				frame = messagesOf(x.Frame(0))
+				frame = messagesOf(x.Frame(0), t.queuedSubscribe)
 			} else {
 				frame, lost = c.unlistedExec(x.Frame(0), &t)
 			}
@@ -150,7 +150,7 @@ func (c *client) execSwitch(req resp.Request, t state) error {
 // sendEnd appends what shows where the replies to an EXEC end, if Redis may send more than it says.
 func (c *client) sendEnd(t *state) *upstream.Exchange {
 	end := upstream.NewExchange()
-	if !t.miscounts {
+	if !t.queuedSubscribe {
 		end.Reset(0, -1, false, nil)
 		c.up.Send(end, nil)
 		return end
@@ -166,7 +166,7 @@ func (c *client) sendEnd(t *state) *upstream.Exchange {
 // elements, confirmations of subscriptions are.
 func elementOf(frame []byte, at int, confirmations bool) []byte {
 	for element := range elementsOf(frame) {
-		if element[0] == '>' && !confirmations {
+		if element[0] == '>' && !(confirmations && upstream.IsConfirmation(element)) {
 			continue
 		}
 		if at--; at < 0 {
@@ -176,10 +176,11 @@ func elementOf(frame []byte, at int, confirmations bool) []byte {
 	return nil
 }
 
-// messagesOf returns what in an EXEC's reply is none: messages, and confirmations of subscriptions.
-func messagesOf(frame []byte) (messages []byte) {
+// messagesOf returns what in an EXEC's reply is none: messages, and confirmations of subscriptions. In RESP2 there are
+// some only if it subscribes.
+func messagesOf(frame []byte, subscribes bool) (messages []byte) {
 	for element := range elementsOf(frame) {
-		if element[0] == '>' || upstream.IsConfirmation(element) {
+		if element[0] == '>' || subscribes && upstream.IsMessage(element) {
 			messages = append(messages, element...)
 		}
 	}

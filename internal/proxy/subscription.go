@@ -36,7 +36,7 @@ var look = resp.AppendCommandStrings(nil, "EXISTS", tokenstore.Prefix)
 //
 // Subscriptions of shards may also end by themselves: they count when the command can do no harm then.
 func (c *client) isDeaf(shards bool) (bool, error) {
-	if !c.state.monitors && !(c.state.subscribes && c.state.proto == 2) {
+	if !c.state.monitors && (c.state.multi || !c.state.subscribes || c.state.proto != 2) { // it would not let MULTI be
 		return false, nil
 	}
 	x := c.exchange

@@ -392,8 +392,7 @@ func (c *Conn) arrived(x *Exchange) error {
 		}
 	} else {
 		if other := x.other(); other != nil {
-			_, err := c.down.Write(other)
-			return err
+			return c.other(other, x.quiet)
 		}
 		x.end(c.framer.Type())
 		if !x.complete() {
@@ -412,6 +411,18 @@ func (c *Conn) arrived(x *Exchange) error {
 		c.complete = append(c.complete, x)
 	}
 	return nil
+}
+
+// other takes downstream what came before a nonce; who is quiet hears of messages and subscriptions only.
+func (c *Conn) other(frame []byte, quiet bool) error {
+	if v, _, err := resp.ParseValue(frame); err == nil {
+		c.mode.confirmation(v)
+	}
+	if quiet && !IsMessage(frame) {
+		return nil
+	}
+	_, err := c.down.Write(frame)
+	return err
 }
 
 // signal tells the sender of exchanges that are complete: only now, since the client should not

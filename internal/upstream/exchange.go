@@ -121,16 +121,13 @@ func (x *Exchange) keep(data []byte) {
 	}
 }
 
-// other returns the reply that was read if it is not the one with the nonce. It is the client's, who hears of
-// subscriptions only if it is quiet.
+// other returns the reply that was read if it is not the one with the nonce.
 func (x *Exchange) other() []byte {
 	if x.Nonce == nil || bytes.Contains(x.kept, x.Nonce) {
 		return nil
 	}
 	other := x.kept
-	if x.kept = nil; x.quiet && !IsConfirmation(other) {
-		return []byte{}
-	}
+	x.kept = nil
 	return other
 }
 

@@ -59,6 +59,19 @@ func IsConfirmation(frame []byte) bool {
 	return err == nil && new(Mode).confirmation(v) != ""
 }
 
+// IsMessage reports whether a frame that may be a reply reads like a message or the confirmation of a subscription.
+func IsMessage(frame []byte) bool {
+	v, _, err := resp.ParseValue(frame)
+	if err != nil || len(v.Elems) < 3 || len(v.Elems) > 4 {
+		return false
+	}
+	switch kindOf(v.Elems[0].Str) {
+	case message, patternMessage, confirmation:
+		return true
+	}
+	return false
+}
+
 // confirmation takes in a value that may be a confirmation, and returns its word.
 func (m *Mode) confirmation(v resp.Value) string {
 	if len(v.Elems) != 3 || v.Elems[2].Type != ':' {
