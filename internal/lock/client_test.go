@@ -109,6 +109,8 @@ func (c *client) readBy(session string, command uint64, keys ...uint64) error {
 			return s.Lost(max(b.Grant, b.Holder.Grant), b.Holder)
 		}
 		s.Granted(b, now)
+	case Look:
+		s.Looked(c.f.look(s.Record), true, now)
 	default:
 		b := c.f.begin(s.Record, s.Claim, c.waiter.ID(), expected)
 		if !b.Granted {
@@ -142,7 +144,7 @@ func (c *client) commit(session string, w Write, command func() bool) error {
 		if err != nil {
 			return err
 		}
-		commit := tokenstore.Commit{Record: s.Record, Claim: s.Claim, Grant: token.Grant, Seq: token.Seq, Keep: s.Keeps()}
+		commit := tokenstore.Commit{Record: s.Record, Claim: s.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq, Keep: s.Keeps()}
 		check, grant, applied := c.f.commit(commit, command)
 		switch {
 		case check.Verdict == tokenstore.Good:
@@ -187,7 +189,7 @@ func (c *client) in(session string, want State) {
 }
 
 func stateName(s State) string {
-	return fmt.Sprint([...]string{Free: "free", Held: "held", Ended: "ended", Broken: "broken"}[s])
+	return fmt.Sprint([...]string{Free: "free", Held: "held", Ended: "ended", Broken: "broken", Seen: "seen"}[s])
 }
 
 // holds fails the test unless the store says that the client holds a session.

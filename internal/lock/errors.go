@@ -14,6 +14,7 @@ type Reason string
 const (
 	ReasonSuperseded Reason = "superseded" // another owner was granted the session since
 	ReasonMissing    Reason = "missing"    // the fence record is gone
+	ReasonChanged    Reason = "changed"    // another owner has written the session since it was read without a hold
 	ReasonStored     Reason = "stored"     // this token was stored already
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read

@@ -2,8 +2,10 @@ package lock
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +23,8 @@ import (
 // story is what happens, in some order.
 type story struct {
 	rule    rule.Rule
+	mixed   bool // each read may look, or take the session
+	lockers int  // this many clients take it though the rule's mode is fence
 	clients int
 	updates int // each client makes
 	adds    int // atomic updates (RPUSH) that one more client makes
@@ -117,12 +121,17 @@ func (p *play) actions() []action {
 		free := !holder.Held() || holder.Owner == k.c.owner.ID
 		switch {
 		case k.left == 0:
+		case k.at == toBegin && s.Rule.Mode == rule.ModeFence && i >= p.lockers && s.State() != Held:
+			add(name("looks"), func() { k.begin(false) })
+			if p.mixed && free {
+				add(name("begins"), func() { k.begin(true) })
+			}
 		case k.at == toBegin && free:
-			add(name("begins"), func() { k.begin() })
+			add(name("begins"), func() { k.begin(true) })
 			if p.failures > 0 && s.State() != Held {
 				add(name("fails"), func() {
 					p.failures--
-					if k.begin(); k.at == toRead {
+					if k.begin(true); k.at == toRead {
 						s.Abandon(ctx)
 						k.at = toBegin
 					}
@@ -195,15 +204,21 @@ func (c *client) presents() bool {
 	return s.state == Held || s.state == Ended || s.state == Broken
 }
 
-// begin is how a read begins.
-func (k *task) begin() {
+// begin is how a read begins: with a hold, or with a look.
+func (k *task) begin(take bool) {
 	s := k.c.sequence("s")
 	now := time.Now()
-	how, expected, err := s.BeforeRead(context.Background(), now)
+	before := s.BeforeRead
+	if take {
+		before = s.BeforeTake
+	}
+	how, expected, err := before(context.Background(), now)
 	switch {
 	case err != nil: // it is told that its sequence is broken
 	case how == Verify:
 		err = s.Current(k.c.f.token(s.Record))
+	case how == Look:
+		s.Looked(k.c.f.look(s.Record), true, now)
 	default:
 		if how == Resume {
 			k.c.Fatal("time does not pass here")
@@ -245,7 +260,7 @@ func (p *play) key() string {
 		grants = append(grants, at.hold.grant)
 	}
 	for _, k := range p.tasks {
-		grants = append(grants, k.c.sequence("s").grant)
+		grants = append(grants, k.c.sequence("s").grant, k.c.sequence("s").seen.Grant)
 	}
 	slices.Sort(grants)
 	grants = slices.Compact(grants)
@@ -260,7 +275,7 @@ func (p *play) key() string {
 	}
 	for _, k := range p.tasks {
 		s := k.c.sequence("s")
-		fmt.Fprint(&b, "|", k.at, k.seen, k.left, k.again, s.state, rank(s.grant), s.seq, s.pending, s.lingering, s.broken != nil)
+		fmt.Fprint(&b, "|", k.at, k.seen, k.left, k.again, s.state, rank(s.grant), s.seq, rank(s.seen.Grant), s.seen.Seq, s.pending, s.lingering, s.broken != nil)
 		for _, r := range s.reads.keys {
 			fmt.Fprint(&b, " ", r.key, r.fresh, r.stale)
 		}
@@ -323,17 +338,53 @@ func (e *explorer) visit(choices []int) {
 	}
 }
 
+// epic plays the stories that take minutes as well.
+var epic = flag.Bool("long", false, "explore the long stories, too")
+
+// epics are the long stories.
+var epics = map[string]*story{
+	"of clients that look or take, with everything": {
+		rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, clients: 2, updates: 2, adds: 1, lapses: 1, idles: 1, flushes: 1,
+	},
+	"of clients that look or take, many writes, with everything": {
+		rule: rule.Rule{Mode: rule.ModeFence, WritesPerRead: rule.Many}, mixed: true, clients: 2, updates: 2, lapses: 1, idles: 1, flushes: 1,
+	},
+}
+
 func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
-	for name, s := range map[string]*story{
-		"of three clients":            {clients: 3, updates: 1, lapses: 2},
-		"of three clients, one idle":  {clients: 3, updates: 1, lapses: 1, idles: 1},
-		"of two clients that go on":   {clients: 2, updates: 2, lapses: 1, idles: 1},
-		"with losses of the record":   {clients: 2, updates: 1, lapses: 1, idles: 1, flushes: 1, failures: 1},
-		"with holds that are revoked": {clients: 2, updates: 1, lapses: 1, idles: 1, renewals: 1, overlong: 1},
-		"with atomic updates":         {clients: 2, updates: 1, adds: 2, lapses: 1, idles: 1},
-		"of clients that linger":      {rule: rule.Rule{Linger: time.Second}, clients: 2, updates: 2, lapses: 1, idles: 1},
+	stories := map[string]*story{
+		"of three clients":                     {clients: 3, updates: 1, lapses: 2},
+		"of three clients, one idle":           {clients: 3, updates: 1, lapses: 1, idles: 1},
+		"of two clients that go on":            {clients: 2, updates: 2, lapses: 1, idles: 1},
+		"with losses of the record":            {clients: 2, updates: 1, lapses: 1, idles: 1, flushes: 1, failures: 1},
+		"with holds that are revoked":          {clients: 2, updates: 1, lapses: 1, idles: 1, renewals: 1, overlong: 1},
+		"with atomic updates":                  {clients: 2, updates: 1, adds: 2, lapses: 1, idles: 1},
+		"of clients that linger":               {rule: rule.Rule{Linger: time.Second}, clients: 2, updates: 2, lapses: 1, idles: 1},
+		"of clients that look":                 {rule: rule.Rule{Mode: rule.ModeFence}, clients: 3, updates: 1},
+		"of clients that look, and go on":      {rule: rule.Rule{Mode: rule.ModeFence}, clients: 2, updates: 2, adds: 1},
+		"of clients that look, losing records": {rule: rule.Rule{Mode: rule.ModeFence}, clients: 3, updates: 1, flushes: 2},
+		"of clients that look, many writes":    {rule: rule.Rule{Mode: rule.ModeFence, WritesPerRead: rule.Many}, clients: 2, updates: 2, flushes: 1},
+		"of clients that look beside one that takes": {
+			rule: rule.Rule{Mode: rule.ModeFence}, lockers: 1, clients: 3, updates: 1, lapses: 1, idles: 1, flushes: 1,
+		},
+		"of clients that look or take": {
+			rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, clients: 2, updates: 2, lapses: 1, idles: 1,
+		},
+		"of clients that look or take, losing records": {
+			rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, clients: 2, updates: 1, lapses: 1, idles: 1, flushes: 1,
+		},
+		"of clients that look or take, with atomic updates": {
+			rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, clients: 2, updates: 1, adds: 2, lapses: 1, idles: 1,
+		},
+		"of clients that look or take, many writes": {
+			rule: rule.Rule{Mode: rule.ModeFence, WritesPerRead: rule.Many}, mixed: true, clients: 2, updates: 2, lapses: 1,
+		},
 		"of sequences of many writes": {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, lapses: 1, idles: 1},
-	} {
+	}
+	if *epic {
+		maps.Copy(stories, epics)
+	}
+	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
 			states, lost := explore(t, s, false)
 			if lost != "" {

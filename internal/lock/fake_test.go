@@ -148,6 +148,30 @@ func (s *session) held() *hold {
 	return s.hold
 }
 
+// current reports whether what was read on a basis is current.
+func (s *session) current(b tokenstore.Basis) bool {
+	return s.grant == b.Grant || b.Grant == 0 && b.Stored == tokenstore.Stamp{Grant: s.storedFor, Seq: s.storedSeq}
+}
+
+// stamp makes a record that is made anew like no other.
+func (s *session) stamp() {
+	if s.storedFor == 0 {
+		s.storedFor = s.grant
+	}
+}
+
+// look is a read's that takes no hold.
+func (f *fake) look(r *tokenstore.Record) tokenstore.Token {
+	f.mu.Lock()
+	s := f.at(r)
+	if s.grant == 0 {
+		s.grant = s.newer()
+		s.stamp()
+	}
+	f.mu.Unlock()
+	return f.token(r)
+}
+
 func (s *session) occupy(c *tokenstore.Claim, waiter string, lease time.Duration) {
 	now := time.Now()
 	s.hold = &hold{
@@ -176,8 +200,8 @@ func (s *session) place(waiter string) int {
 	return slices.IndexFunc(s.queue, func(e entry) bool { return e.waiter == waiter })
 }
 
-func (f *fake) Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected uint64) (tokenstore.Begin, error) {
-	if err := f.arrive(ctx, call{name: "begin", waiter: waiter, grant: expected}); err != nil {
+func (f *fake) Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected tokenstore.Basis) (tokenstore.Begin, error) {
+	if err := f.arrive(ctx, call{name: "begin", waiter: waiter, grant: expected.Grant}); err != nil {
 		return tokenstore.Begin{}, err
 	}
 	b := f.begin(r, c, waiter, expected)
@@ -185,7 +209,7 @@ func (f *fake) Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Cl
 	return b, nil
 }
 
-func (f *fake) begin(r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected uint64) tokenstore.Begin {
+func (f *fake) begin(r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected tokenstore.Basis) tokenstore.Begin {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)
@@ -201,16 +225,17 @@ func (f *fake) begin(r *tokenstore.Record, c *tokenstore.Claim, waiter string, e
 	}
 	if h := s.held(); h != nil && h.holder.Owner == c.Owner {
 		h.waiter, h.until = "", time.Now().Add(c.Lease)
-		return granted(s.grant == expected)
+		return granted(s.current(expected))
 	}
 	if s.held() == nil && len(s.queue) > 0 && s.queue[0].waiter != waiter {
 		f.handOver(s)
 	}
 	if s.held() == nil {
-		last := s.grant
+		current := s.grant > 0 && s.current(expected)
 		s.grant = s.newer()
+		s.stamp()
 		s.occupy(c, "", c.Lease)
-		return granted(last == expected && last > 0)
+		return granted(current)
 	}
 	ahead := s.place(waiter)
 	if waiter != "" && ahead < 0 {
@@ -302,12 +327,16 @@ func (f *fake) commit(c tokenstore.Commit, write func() bool) (tokenstore.Check,
 	switch {
 	case c.Grant > 0 && s.grant == 0:
 		verdict = tokenstore.Missing
-	case c.Grant > 0 && f.lenient && c.Grant > s.storedFor:
+	case c.Grant > 0 && f.lenient && (c.Grant > s.storedFor || c.Grant == s.storedFor && c.Seq > s.storedSeq):
 	case c.Grant > 0 && s.grant != c.Grant:
 		verdict = tokenstore.Superseded
 	case c.Grant > 0 && s.storedFor == c.Grant && s.storedSeq >= c.Seq:
 		verdict = tokenstore.Stored
 	case c.Grant > 0:
+	case c.Read != (tokenstore.Stamp{}) && s.grant == 0:
+		verdict = tokenstore.Missing
+	case c.Read != (tokenstore.Stamp{}) && c.Read != (tokenstore.Stamp{Grant: s.storedFor, Seq: s.storedSeq}):
+		verdict = tokenstore.Changed
 	case h != nil && h.holder.Owner != c.Claim.Owner:
 		verdict = tokenstore.Held
 	case len(s.queue) > 0:

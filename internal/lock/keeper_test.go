@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // long is a rule whose holds last.
@@ -35,7 +36,7 @@ func TestALeaseCountsFromWhenItWasAskedFor(t *testing.T) {
 	bubble(t, long, func(w *world) {
 		s := w.client("a").sequence("s")
 		asked := time.Now()
-		b := w.f.begin(s.Record, s.Claim, "", 0)
+		b := w.f.begin(s.Record, s.Claim, "", tokenstore.Basis{})
 		w.pass(4 * time.Second) // the answer's way
 		s.Granted(b, asked)
 		w.pass(6*time.Second - 1)

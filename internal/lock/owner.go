@@ -67,27 +67,36 @@ func (o *Owner) Sequence(db int, r *rule.Rule, session []byte) *Sequence {
 	return s
 }
 
-// sweep makes room: first what nobody would miss, then the ended sequences that were used least
-// lately. A write that comes after its ended sequence was forgotten counts as a blind one.
+// sweep makes room for a while: first what nobody would miss, then of the sequences that hold nothing those
+// that were used least lately. A write that comes after its sequence was forgotten counts as a blind one.
 func (o *Owner) sweep(now time.Time) {
-	var oldest *Sequence
-	var oldestKey sequenceKey
+	const room = maxSequences / 8
+	type entry struct {
+		key sequenceKey
+		s   *Sequence
+		at  time.Time
+	}
+	var old []entry
 	for key, s := range o.sequences {
-		select {
-		case s.gate <- struct{}{}:
-		default:
+		if !s.TryEnter() {
 			continue // somebody is inside
 		}
 		if s.idleAway(now) {
 			o.drop(key, s)
-		} else if s.State() == Ended && (oldest == nil || s.lastUsed().Before(oldest.lastUsed())) {
-			oldest, oldestKey = s, key
+		} else if state := s.State(); state == Ended || state == Seen {
+			old = append(old, entry{key, s, s.lastUsed()})
 		}
-		<-s.gate
+		s.Leave()
 	}
-	if len(o.sequences) >= maxSequences && oldest != nil && oldest.TryEnter() {
-		o.drop(oldestKey, oldest)
-		oldest.Leave()
+	slices.SortFunc(old, func(a, b entry) int { return a.at.Compare(b.at) })
+	for _, e := range old {
+		if len(o.sequences) <= maxSequences-room {
+			return
+		}
+		if e.s.TryEnter() {
+			o.drop(e.key, e.s)
+			e.s.Leave()
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // could not be asked, and that the hold may still stand until its lease ends.
 type Provider interface {
 	// Begin takes the session for a queued waiter, or leaves it in its place in the queue.
-	Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected uint64) (tokenstore.Begin, error)
+	Begin(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, waiter string, expected tokenstore.Basis) (tokenstore.Begin, error)
 	// Renew extends a hold by its lease from now. ErrLost: another grant was issued, to holder, who
 	// may have left already; grant 0: the record is gone. ErrLapsed: the lease ended and nobody came; resume takes it up again.
 	Renew(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, grant uint64, resume bool) (holder tokenstore.Holder, err error)

@@ -19,6 +19,7 @@ const (
 	Held
 	Ended
 	Broken
+	Seen
 )
 
 // Sequence is what one owner does on one session. Between Turn and Leave its caller has it to
@@ -35,8 +36,10 @@ type Sequence struct {
 
 	mu      sync.Mutex
 	state   State
-	grant   uint64 // of the hold, or of the one that ended
-	seq     uint64 // of the last write under grant
+	grant   uint64           // of the hold, or of the one that ended
+	seq     uint64           // of the last write under grant
+	seen    tokenstore.Stamp // of Seen: the last token stored when it was read
+	made    time.Time        // when a look made sure that the record stays
 	reads   reads
 	pending bool // reads under grant that no write has followed: any write of the session depends on them
 	broken  *FencedError
@@ -63,28 +66,39 @@ const (
 	Verify
 	// Resume goes on with a hold whose lease may have ended: take it up again, without waiting.
 	Resume
+	// Look takes no hold: only see which token was stored last.
+	Look
 )
 
-// BeforeRead says how to read, and which grant the reads so far were made under (0: none). The
-// error is a *FencedError: the sequence was broken, and this reports it.
-func (s *Sequence) BeforeRead(ctx context.Context, now time.Time) (How, uint64, error) {
+// BeforeRead says how to read, and what the reads so far stand on. The error is a *FencedError: the
+// sequence was broken, and this reports it.
+func (s *Sequence) BeforeRead(ctx context.Context, now time.Time) (How, tokenstore.Basis, error) {
+	return s.before(ctx, now, false)
+}
+
+// BeforeTake is BeforeRead for one who takes the session whatever the rule's mode: it does not say Look.
+func (s *Sequence) BeforeTake(ctx context.Context, now time.Time) (How, tokenstore.Basis, error) {
+	return s.before(ctx, now, true)
+}
+
+func (s *Sequence) before(ctx context.Context, now time.Time, take bool) (How, tokenstore.Basis, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outlive(ctx, now)
 	switch s.state {
 	case Broken:
-		return 0, 0, s.report()
+		return 0, tokenstore.Basis{}, s.report()
 	case Held:
 		s.used = now
 		if now.Before(s.leaseUntil) {
-			return Verify, s.grant, nil
+			return Verify, s.basis(), nil
 		}
-		return Resume, s.grant, nil
-	case Ended:
-		return Acquire, s.grant, nil
-	default:
-		return Acquire, 0, nil
+		return Resume, s.basis(), nil
 	}
+	if take || s.locks() {
+		return Acquire, s.basis(), nil
+	}
+	return Look, s.basis(), nil
 }
 
 // Granted takes in a begin's answer. sent is when the begin was sent: the lease counts from then.
@@ -175,8 +189,11 @@ type Write struct {
 
 // Token is what a write presents.
 type Token struct {
-	Grant, Seq uint64 // Grant 0: a blind write
-	// OrBlind: the write does not depend on what was read under Grant. If the store says that it
+	Grant, Seq uint64 // Grant 0: it holds nothing
+	// Read is the token that was the last one stored when the session was read without a hold. The zero Stamp: a
+	// blind write, if Grant is 0 as well.
+	Read tokenstore.Stamp
+	// OrBlind: the write does not depend on what was read under Grant or Read. If the store says that it
 	// is superseded, the write goes on blindly.
 	OrBlind bool
 }
@@ -207,6 +224,8 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 		return Token{Grant: s.grant, Seq: s.seq + 1, OrBlind: w.Atomic}, nil
 	case Ended:
 		return Token{Grant: s.grant, Seq: s.seq + 1, OrBlind: w.Atomic || !s.pending && !s.reads.fresh(w.Keys)}, nil
+	case Seen:
+		return Token{Seq: 1, Read: s.seen, OrBlind: w.Atomic || !s.pending && !s.reads.fresh(w.Keys)}, nil
 	default:
 		return Token{Seq: 1}, nil
 	}
@@ -225,13 +244,17 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.used = sent
-	if c.Grant == 0 {
+	if c.Grant == 0 && c.Read == (tokenstore.Stamp{}) {
 		if applied {
 			s.reads.write(w.Keys)
 		}
 		return
 	}
-	s.grant, s.seq = grant, c.Seq
+	if c.Grant == 0 {
+		s.seen = tokenstore.Stamp{Grant: grant, Seq: c.Seq}
+	} else {
+		s.grant, s.seq = grant, c.Seq
+	}
 	if c.Keep {
 		s.lingering = true
 		s.renewed(sent, s.Claim.Lease)
@@ -243,10 +266,12 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 	}
 	switch {
 	case c.Keep && s.state == Held:
-	case !applied || s.reads.anyFresh():
-		s.setState(Ended)
-	default:
+	case applied && s.Rule.WritesPerRead == rule.One && !s.reads.anyFresh():
 		s.setState(Free)
+	case c.Grant == 0:
+		s.setState(Seen)
+	default:
+		s.setState(Ended)
 	}
 }
 

@@ -113,7 +113,7 @@ func TestACommandThatFailsAfterItTookTheSessionGivesItBack(t *testing.T) {
 	bubble(t, rule.Rule{}, func(w *world) {
 		a := w.client("a")
 		s := a.enter("s")
-		s.Granted(w.f.begin(s.Record, s.Claim, "", 0), time.Now())
+		s.Granted(w.f.begin(s.Record, s.Claim, "", tokenstore.Basis{}), time.Now())
 		s.Abandon(context.Background())
 		s.Leave()
 		a.in("s", Free)

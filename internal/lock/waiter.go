@@ -30,7 +30,7 @@ type Waiter struct {
 
 	// While parked:
 	sequence *Sequence
-	expected uint64
+	expected tokenstore.Basis
 	asking   sync.Mutex // held during a question, so that Unpark sees its answer
 	granted  uint64     // by a question
 	unsure   bool       // a question got no answer: it may have been granted all the same
@@ -96,7 +96,7 @@ func (w *Waiter) Clear() {
 
 // Park puts the waiter in line after the store queued it; left is what remains of the holder's
 // lease.
-func (w *Waiter) Park(s *Sequence, expected uint64, left time.Duration) {
+func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration) {
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
 	m.waits.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // park queues the client for a session at the store and waits for it.
@@ -16,11 +17,11 @@ func (c *client) park(session string) {
 	c.Helper()
 	s := c.sequence(session)
 	c.waiter.Clear()
-	b := c.f.begin(s.Record, s.Claim, c.waiter.ID(), 0)
+	b := c.f.begin(s.Record, s.Claim, c.waiter.ID(), tokenstore.Basis{})
 	if b.Granted {
 		c.Fatalf("%s is free", session)
 	}
-	c.waiter.Park(s, 0, b.LeaseLeft)
+	c.waiter.Park(s, tokenstore.Basis{}, b.LeaseLeft)
 }
 
 // woken reports, without waiting, whether the client was woken.

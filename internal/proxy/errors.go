@@ -92,6 +92,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 	switch e.Reason {
 	case lock.ReasonSuperseded:
 		why = "the session was granted to another owner since it was read"
+	case lock.ReasonChanged:
+		why = "another owner has written the session since it was read"
 	case lock.ReasonMissing:
 		why = "the session's fence record is gone (deleted, evicted, flushed or expired)"
 	case lock.ReasonStored:

@@ -12,7 +12,7 @@ import (
 const giveBack = 2 * time.Second
 
 // line waits in line for a session after the store has queued the client: nil means ask again.
-func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected uint64, start time.Time) error {
+func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected tokenstore.Basis, start time.Time) error {
 	switch {
 	case b.Full:
 		return c.crowd(s, b.Holder, b.Ahead)
@@ -86,7 +86,7 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 	for {
 		c.waiter.Clear()
 		sent := time.Now()
-		_, expected, err := s.BeforeRead(context.Background(), sent)
+		_, expected, err := s.BeforeTake(context.Background(), sent)
 		if err != nil {
 			return err
 		}

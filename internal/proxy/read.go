@@ -13,9 +13,10 @@ import (
 // ask is what a read asks the store about one session.
 type ask struct {
 	how      lock.How
-	parked   bool   // it waited at the store
-	expected uint64 // the grant that the reads so far were made under
-	frame    int    // index of the answer
+	parked   bool             // it waited at the store
+	making   bool             // of a look: it makes the record if it has to
+	expected tokenstore.Basis // what the reads so far stand on
+	frame    int              // index of the answer
 	begin    tokenstore.Begin
 }
 
@@ -51,6 +52,10 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			return nil
 		case err != nil:
 			return err
+		case again && c.unmade(p) && !b.watches(c):
+			wait = park{}
+		case again && b.watches(c):
+			return &downError{p.sessions(), errUnmade}
 		case again:
 			wait = park{}
 			if err := c.srv.store.Load(context.Background()); err != nil {
@@ -79,7 +84,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 //
 //	MULTI | DISCARD          if it is not known that Redis lets the client
 //	BLPOP wake list          if the client is in line
-//	begin, or GET record:t   for each session
+//	begin, look, or GET record:t   for each session
 //	WATCH | GET record:t     with a begin, if the fence may stand on this connection
 //	CLIENT CACHING           if it is about the client's command
 //	the client's command, or MULTI, its commands and EXEC
@@ -98,7 +103,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 		if err != nil {
 			return err
 		}
-		if how != lock.Verify && len(p.parts) == 1 && !c.state.watching && b.tx == nil {
+		if (how == lock.Acquire || how == lock.Resume) && len(p.parts) == 1 && !c.state.watching && b.tx == nil {
 			if watch = true; c.watched.set {
 				c.send = append(c.send, unwatch...)
 				c.watched.gone()
@@ -108,8 +113,9 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 		if wait.left > 0 {
 			frames++
 		}
-		c.asks = append(c.asks, ask{how: how, parked: wait.left > 0, expected: expected, frame: frames})
-		c.send = c.appendAsk(c.send, q.sequence, how, expected, wait, b.now)
+		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), expected: expected, frame: frames}
+		c.asks = append(c.asks, a)
+		c.send = c.appendAsk(c.send, q.sequence, &a, wait, b.now)
 		frames++
 	}
 	if watch {
@@ -156,8 +162,8 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 	return nil
 }
 
-// takeFirst takes the sessions of a transaction that only reads, before it is sent: under a WATCH of
-// the client's own it can be sent once.
+// takeFirst takes the sessions of a transaction that only reads, or looks at their records, before it is sent: under a
+// WATCH of the client's own it can be sent once.
 func (c *client) takeFirst(p plan, sent, start time.Time) error {
 	for i := range p.parts {
 		q := &p.parts[i]
@@ -165,7 +171,12 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 		if err != nil {
 			return err
 		}
-		if how == lock.Acquire {
+		switch how {
+		case lock.Look:
+			if err := c.lookFirst(q.sequence, sent); err != nil {
+				return err
+			}
+		case lock.Acquire:
 			giveUp(p.parts[i+1:])
 			if err := c.take(q.sequence, start); err != nil {
 				return err
@@ -178,16 +189,18 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 
 // appendAsk appends what comes before a read: the begin script, behind a wait if there is one, or
 // a look at the record.
-func (c *client) appendAsk(dst []byte, s *lock.Sequence, how lock.How, expected uint64, wait park, now bool) []byte {
+func (c *client) appendAsk(dst []byte, s *lock.Sequence, a *ask, wait park, now bool) []byte {
 	switch {
 	case wait.left > 0:
-		return c.srv.store.AppendPark(dst, s.Record, s.Claim, c.waiter.ID(), expected, wait.left)
-	case how == lock.Verify:
+		return c.srv.store.AppendPark(dst, s.Record, s.Claim, c.waiter.ID(), a.expected, wait.left)
+	case a.making:
+		return c.srv.store.AppendLook(dst, s.Record, s.Claim)
+	case a.how == lock.Verify || a.how == lock.Look:
 		return c.srv.store.AppendVerify(dst, s.Record)
-	case how == lock.Resume || s.Rule.Wait == 0 || now:
-		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", expected)
+	case a.how == lock.Resume || s.Rule.Wait == 0 || now:
+		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", a.expected)
 	default:
-		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, c.waiter.ID(), expected)
+		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, c.waiter.ID(), a.expected)
 	}
 }
 
@@ -200,8 +213,14 @@ func (c *client) decideRead(typ byte) bool {
 	}
 	for i := range c.asks {
 		a := &c.asks[i]
-		if a.how == lock.Verify {
-			if t, err := c.srv.store.ParseVerify(x.Frame(a.frame)); err != nil || t.Grant != a.expected {
+		switch a.how {
+		case lock.Verify:
+			if t, err := c.srv.store.ParseVerify(x.Frame(a.frame)); err != nil || t.Grant != a.expected.Grant {
+				return false
+			}
+			continue
+		case lock.Look:
+			if t, err := c.srv.store.ParseLook(x.Frame(a.frame)); err != nil || t.Grant == 0 {
 				return false
 			}
 			continue
@@ -227,7 +246,7 @@ func (c *client) answers(p plan, sent time.Time) (held int, again bool, err erro
 		q, a := &p.parts[i], &c.asks[i]
 		a.begin, err = c.answer(c.exchange.Frame(a.frame), q.sequence, *a, sent)
 		switch {
-		case errors.Is(err, tokenstore.ErrNoScript):
+		case errors.Is(err, tokenstore.ErrNoScript), errors.Is(err, errUnmade):
 			again = true
 		case err != nil:
 			return held, again, err
@@ -252,6 +271,9 @@ func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (
 			return tokenstore.Begin{}, &downError{s.Record.String(), err}
 		}
 		return tokenstore.Begin{Granted: true, Grant: t.Grant}, s.Current(t)
+	}
+	if a.how == lock.Look {
+		return tokenstore.Begin{}, c.looked(frame, s, a, sent)
 	}
 	b, err := store.ParseBegin(frame)
 	switch {
@@ -319,6 +341,7 @@ func (c *client) readLost(p plan, err error) error {
 	for i, q := range p.parts {
 		switch {
 		case q.sequence.State() == lock.Held:
+		case i < len(c.asks) && c.asks[i].how == lock.Look: // it takes nothing
 		case late: // while nobody else is inside, who might be granted the session anew
 			b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[i].frame))
 			c.unqueue(context.Background(), q.sequence, b.Grant)

@@ -109,8 +109,8 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 		w.writes = append(w.writes, write)
 		w.blind = append(w.blind, token.OrBlind || q.taken)
 		w.parts = append(w.parts, tokenstore.Commit{
-			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Seq: token.Seq,
-			Keep: q.reading || !q.taken && q.sequence.Keeps(),
+			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq,
+			Keep: q.reading && q.sequence.Locks() || !q.taken && q.sequence.Keeps(),
 		})
 	}
 	return nil
@@ -256,12 +256,17 @@ func (c *client) settled(p plan, b body, sent time.Time) {
 			grant = w.parts[i].Grant
 			c.settleAgain(&w.parts[i], err)
 		}
-		if q.reading {
+		switch {
+		case q.reading && w.parts[i].Keep:
 			held := q.sequence.State() == lock.Held && !q.taken
 			q.sequence.Granted(tokenstore.Begin{
 				Granted: true, Grant: grant, Seq: w.parts[i].Seq, Continuous: w.parts[i].Grant > 0,
 			}, sent)
 			q.taken = !held
+			continue
+		case q.reading:
+			q.sequence.Committed(w.parts[i], grant, w.writes[i], false, sent) // it has changed no value
+			w.parts[i].Grant = grant
 			continue
 		}
 		write, applied := b.applied(c.exchange, q.sequence, w.writes[i])
@@ -329,7 +334,7 @@ func (c *client) readBeside(p plan, b body) {
 // readIn notes what was read of the i-th session.
 func (c *client) readIn(p plan, i int, command uint64, keys []uint64, now time.Time) {
 	q, part := &p.parts[i], &c.commit.parts[i]
-	if q.reading {
+	if q.reading && part.Keep {
 		q.taken = false
 		q.sequence.Read(command, keys, now)
 	} else {

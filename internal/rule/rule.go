@@ -13,6 +13,9 @@ const (
 	// ModeLock makes a guarded read take the session's lock and the write that
 	// follows commit and release it. The default.
 	ModeLock Mode = "lock"
+	// ModeFence makes a guarded read take no lock: it remembers the last token stored, and the write
+	// that follows is applied if that is still the last one and nobody holds the session.
+	ModeFence Mode = "fence"
 	// ModePass guards nothing: it exempts a prefix from a shorter one.
 	ModePass Mode = "pass"
 )

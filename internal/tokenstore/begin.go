@@ -17,8 +17,7 @@ type Begin struct {
 	Grant, Seq uint64
 	// Lease is how long the grant stands unless renewed; 0: for the claim's lease.
 	Lease time.Duration
-	// Continuous: nobody was granted the session since the expected grant, so what was read under
-	// it is still current.
+	// Continuous: what was read on the expected basis is still current.
 	Continuous bool
 	// RecordLost: a hold was found whose token key is gone. The new grant is above it all the same.
 	RecordLost bool
@@ -33,9 +32,9 @@ type Begin struct {
 }
 
 // AppendBegin appends the begin script's call: it answers with one reply. A non-empty waiter
-// queues the caller when somebody else holds the session. expected is the grant of an earlier
-// hold whose reads shall go on, or 0.
-func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64) []byte {
+// queues the caller when somebody else holds the session. expected is what earlier reads that shall
+// go on stand on.
+func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expected Basis) []byte {
 	return s.appendBegin(dst, r, c, waiter, expected, "")
 }
 
@@ -43,7 +42,7 @@ func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expe
 // or left is over, and a begin: it answers with two replies. The connection waits as well, and
 // what is sent behind them runs without a further round trip. What is granted so has a lease of
 // [Reservation] until it is renewed.
-func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expected uint64, left time.Duration) []byte {
+func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expected Basis, left time.Duration) []byte {
 	dst = redcon.AppendArray(dst, 3)
 	dst = redcon.AppendBulkString(dst, "BLPOP")
 	dst = redcon.AppendBulkString(dst, r.wakeList(waiter))
@@ -51,7 +50,7 @@ func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expec
 	return s.appendBegin(dst, r, c, waiter, expected, "parked")
 }
 
-func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expected uint64, where string) []byte {
+func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expected Basis, where string) []byte {
 	dst = redcon.AppendArray(dst, 3+3+11)
 	dst = append(dst, s.scripts.begin.evalsha...)
 	dst = append(dst, r.keys...)
@@ -63,7 +62,7 @@ func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expe
 	dst = redcon.AppendBulkString(dst, s.provider)
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = redcon.AppendBulkString(dst, waiter)
-	dst = appendUint(dst, expected)
+	dst = redcon.AppendBulkString(dst, expected.encode())
 	dst = redcon.AppendBulkString(dst, where)
 	return appendUint(dst, s.waiters.Load())
 }

@@ -52,7 +52,7 @@ func TestGrantsGrowAcrossALossOfEverything(t *testing.T) {
 		"by a hand-over": func(s *server) uint64 {
 			ear := s.listen("p")
 			other := s.another("redis") // and so has its owner
-			held, err := other.Begin(s.Context(), record(), claim("a"), "", 0)
+			held, err := other.Begin(s.Context(), record(), claim("a"), "", tokenstore.Basis{})
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -81,13 +81,13 @@ func TestEveryAnswerThatNamesAGrantKeepsLaterOnesAboveIt(t *testing.T) {
 	for name, see := range map[string]func(*server){
 		"a begin's": func(s *server) { s.grant(claim("a")) },
 		"a begin in vain's": func(s *server) {
-			if _, err := s.another("redis").Begin(s.Context(), record(), claim("b"), "", 0); err != nil {
+			if _, err := s.another("redis").Begin(s.Context(), record(), claim("b"), "", tokenstore.Basis{}); err != nil {
 				s.Fatal(err)
 			}
 			s.begin(claim("a"))
 		},
 		"a begin's on the wire": func(s *server) {
-			_, _ = s.store.ParseBegin(s.wire().replies(s.store.AppendBegin(nil, record(), claim("a"), "", 0), 1)[0])
+			_, _ = s.store.ParseBegin(s.wire().replies(s.store.AppendBegin(nil, record(), claim("a"), "", tokenstore.Basis{}), 1)[0])
 		},
 		"a refused write's": func(s *server) { s.wire().commit(holding("a", 1, 1), "SET", "k", "v").refused(tokenstore.Superseded) },
 		"a settlement's":    func(s *server) { s.wire().commit(blind("a"), "SET", "k", "v").applied() },
@@ -109,7 +109,7 @@ func TestAStoreThatLostEverythingStillKnowsTheTime(t *testing.T) {
 	each(t, func(s *server) {
 		before := s.grant(claim("a"))
 		s.redis.FlushAll(s.Context())
-		b, err := s.another("redis").Begin(s.Context(), record(), claim("b"), "", 0)
+		b, err := s.another("redis").Begin(s.Context(), record(), claim("b"), "", tokenstore.Basis{})
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestAStoreThatLostEverythingStillKnowsTheTime(t *testing.T) {
 func TestNothingIsGrantedOnAnotherProvidersRecord(t *testing.T) {
 	each(t, func(s *server) {
 		s.redis.Set(s.Context(), record().Keys()[0], "7 0 0 etcd", ttl)
-		_, err := s.store.Begin(s.Context(), record(), claim("a"), "", 0)
+		_, err := s.store.Begin(s.Context(), record(), claim("a"), "", tokenstore.Basis{})
 		var foreign *tokenstore.ProviderError
 		if !errors.As(err, &foreign) || foreign.Record != "etcd" || foreign.Configured != "redis" {
 			s.Fatalf("%v", err)
@@ -268,16 +268,18 @@ func TestNoMoreWaitThanMay(t *testing.T) {
 		p := s.listen("p")
 		grant := s.grant(claim("a"))
 		other := s.another("redis") // without a limit, and in the same line
-		if b, err := other.Begin(s.Context(), record(), claim("b"), "p.1", 0); err != nil || b.Full || b.Ahead != 0 {
+		if b, err := other.Begin(s.Context(), record(), claim("b"), "p.1", tokenstore.Basis{}); err != nil || b.Full || b.Ahead != 0 {
 			s.Fatalf("%+v, %v", b, err)
 		}
 		s.store.LimitWaiters(2)
 		s.beginAs(claim("c"), "p.2", 0)
 		w := s.wire()
 		for _, ask := range map[string]func() (tokenstore.Begin, error){
-			"by itself": func() (tokenstore.Begin, error) { return s.store.Begin(s.Context(), record(), claim("d"), "p.3", 0) },
+			"by itself": func() (tokenstore.Begin, error) {
+				return s.store.Begin(s.Context(), record(), claim("d"), "p.3", tokenstore.Basis{})
+			},
 			"on the wire": func() (tokenstore.Begin, error) {
-				return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), claim("d"), "p.3", 0), 1)[0])
+				return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), claim("d"), "p.3", tokenstore.Basis{}), 1)[0])
 			},
 		} {
 			b, err := ask()
@@ -434,7 +436,7 @@ func TestTheReplyOnTheWireSaysWhatBeginSays(t *testing.T) {
 	each(t, func(s *server) {
 		w := s.wire()
 		ask := func(c *tokenstore.Claim, waiter string, expected uint64) (tokenstore.Begin, error) {
-			return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), c, waiter, expected), 1)[0])
+			return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), c, waiter, tokenstore.Basis{Grant: expected}), 1)[0])
 		}
 		a, err := ask(claim("a"), "", 0)
 		if err != nil {
@@ -494,7 +496,7 @@ func TestRecordsOfOtherSessionsAndDatabasesAreApart(t *testing.T) {
 		for _, other := range []*tokenstore.Record{
 			tokenstore.NewRecord(0, "chat", "s2"), tokenstore.NewRecord(0, "other", "s1"), tokenstore.NewRecord(3, "chat", "s1"),
 		} {
-			if b, err := s.store.Begin(s.Context(), other, claim("b"), "", 0); err != nil || !b.Granted {
+			if b, err := s.store.Begin(s.Context(), other, claim("b"), "", tokenstore.Basis{}); err != nil || !b.Granted {
 				s.Errorf("%v: %+v, %v", other, b, err)
 			}
 		}

@@ -12,8 +12,11 @@ import (
 type Commit struct {
 	Record *Record
 	Claim  *Claim
-	// Grant is the hold's grant, or 0 for a blind write, which is granted as it is applied.
+	// Grant is the hold's grant, or 0 for a write that holds nothing: it is granted as it is applied.
 	Grant uint64
+	// Read is the token that was the last one stored when the session was read without a hold; the write
+	// is refused if it no longer is. The zero Stamp: a blind write. It counts where Grant is 0.
+	Read Stamp
 	// Seq counts the writes under Grant, from 1.
 	Seq uint64
 	// Keep holds on to the session after the commit; else it is released and handed on.
@@ -29,8 +32,9 @@ const (
 	Missing    Verdict = "missing"    // the record is gone: flushed, evicted, expired or deleted
 	Superseded Verdict = "superseded" // a newer grant was issued
 	Stored     Verdict = "stored"     // this token, or a later one of this grant, is stored already
-	Held       Verdict = "held"       // a blind write found a holder
-	Queued     Verdict = "queued"     // a blind write found waiters
+	Changed    Verdict = "changed"    // another token was stored since the session was read without a hold
+	Held       Verdict = "held"       // a write that holds nothing found a holder
+	Queued     Verdict = "queued"     // … found waiters
 	Foreign    Verdict = "provider"   // the record is another provider's
 )
 
@@ -111,14 +115,18 @@ func appendWatch(dst []byte, parts []Commit) []byte {
 
 // appendCheck sends the check's text, never its digest: see check.lua.
 func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
-	dst = redcon.AppendArray(dst, 3+3+5)
+	dst = redcon.AppendArray(dst, 3+3+6)
 	dst = append(dst, s.scripts.check.eval...)
 	dst = append(dst, c.Record.keys...)
 	dst = appendUint(dst, c.Grant)
 	dst = appendUint(dst, c.Seq)
 	dst = redcon.AppendBulkString(dst, c.Claim.Owner)
 	dst = redcon.AppendBulkString(dst, s.provider)
-	return redcon.AppendBulkString(dst, c.Claim.ttl)
+	dst = redcon.AppendBulkString(dst, c.Claim.ttl)
+	if c.Read == (Stamp{}) {
+		return redcon.AppendBulkString(dst, "")
+	}
+	return redcon.AppendBulkString(dst, c.Read.encode())
 }
 
 // appendSettle sends a blind write's settlement as text too: without it the write would have no

@@ -361,7 +361,7 @@ func TestAWriteToSeveralSessionsIsAppliedToAllOrNone(t *testing.T) {
 	set := []string{"MSET", "k", "v", "l", "w"}
 	each(t, func(s *server) {
 		begin := func(r *tokenstore.Record, owner string) attempt {
-			b, err := s.store.Begin(s.Context(), r, claim(owner), "", 0)
+			b, err := s.store.Begin(s.Context(), r, claim(owner), "", tokenstore.Basis{})
 			if err != nil {
 				s.Fatal(err)
 			}

@@ -15,7 +15,7 @@ func (s *server) parks(left time.Duration) <-chan tokenstore.Begin {
 	s.Helper()
 	answer := make(chan tokenstore.Begin, 1)
 	w := s.wire()
-	w.RawConn.Send(string(s.store.AppendPark(nil, record(), claim("b"), parkedID, 0, left)))
+	w.RawConn.Send(string(s.store.AppendPark(nil, record(), claim("b"), parkedID, tokenstore.Basis{}, left)))
 	go func() {
 		defer close(answer)
 		w.ReadReply() // what ended the wait

@@ -28,6 +28,8 @@ var (
 	renewLua string
 	//go:embed lua/leave.lua
 	leaveLua string
+	//go:embed lua/look.lua
+	lookLua string
 )
 
 // allowOOM lets a script run on a store that is over its maxmemory (Redis 7.0 and later): a read
@@ -70,7 +72,7 @@ func minify(lua string) string {
 
 // scripts are all scripts, in the dialect of one server.
 type scripts struct {
-	begin, check, settle, release, renew, leave script
+	begin, check, settle, release, renew, leave, look script
 }
 
 func newScripts(header string) *scripts {
@@ -81,10 +83,11 @@ func newScripts(header string) *scripts {
 		release: newScript(header, preludeLua, releaseLua),
 		renew:   newScript(header, preludeLua, renewLua),
 		leave:   newScript(header, preludeLua, leaveLua),
+		look:    newScript(header, preludeLua, lookLua),
 	}
 }
 
 // loaded lists the scripts that are called by digest.
 func (s *scripts) loaded() []*script {
-	return []*script{&s.begin, &s.settle, &s.release, &s.renew, &s.leave}
+	return []*script{&s.begin, &s.settle, &s.release, &s.renew, &s.leave, &s.look}
 }

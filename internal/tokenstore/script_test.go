@@ -19,7 +19,7 @@ func TestABeginAtAStoreThatForgotTheScriptsSaysSoAndGrantsNothing(t *testing.T) 
 	each(t, func(s *server) {
 		w := s.wire()
 		ask := func() (tokenstore.Begin, error) {
-			return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), claim("a"), "", 0), 1)[0])
+			return s.store.ParseBegin(w.replies(s.store.AppendBegin(nil, record(), claim("a"), "", tokenstore.Basis{}), 1)[0])
 		}
 		s.forget()
 		if b, err := ask(); !errors.Is(err, tokenstore.ErrNoScript) {

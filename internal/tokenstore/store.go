@@ -126,8 +126,8 @@ func (s *Store) saw(grant uint64) {
 }
 
 // Begin is AppendBegin over the proxy's own connection.
-func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected uint64) (Begin, error) {
-	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected, "beside", s.waiters.Load())
+func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected Basis) (Begin, error) {
+	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected.encode(), "beside", s.waiters.Load())
 	if err != nil {
 		return Begin{}, err
 	}

@@ -85,7 +85,7 @@ func (s *server) begin(c *tokenstore.Claim) tokenstore.Begin {
 
 func (s *server) beginAs(c *tokenstore.Claim, waiter string, expected uint64) tokenstore.Begin {
 	s.Helper()
-	b, err := s.store.Begin(s.Context(), record(), c, waiter, expected)
+	b, err := s.store.Begin(s.Context(), record(), c, waiter, tokenstore.Basis{Grant: expected})
 	if err != nil {
 		s.Fatalf("begin for %s: %v", c.Owner, err)
 	}

@@ -10,8 +10,14 @@ local g, sg, ss, p = token()
 if p and p ~= provider then return { 'provider', p } end
 local entry = waiter .. '\n' .. owner .. '\n' .. info
 
+-- What was read is current while its grant is the newest, or if it was read without one, while the
+-- last token stored is the same.
+local function current()
+  return g == expected or string.sub(expected, 1, 1) == 's' and 's' .. sg .. ' ' .. ss == expected
+end
+
 local function grant()
-  local continuous = p and g == expected and '1' or not p and redis.call('exists', H) == 1 and 'lost' or '0'
+  local continuous = p and current() and '1' or not p and redis.call('exists', H) == 1 and 'lost' or '0'
   local n = newer(g, floor)
   put(n, sg, ss, provider, ttl)
   occupy(owner, n, nil, '', info, lease)
@@ -29,7 +35,7 @@ if h and h.owner == owner then
   occupy(owner, g, h.waiter == '' and h.since, '', info, lease)
   redis.call('pexpire', T, ttl)
   if waiter ~= '' then redis.call('zrem', Q, entry) end
-  return { 'granted', g, sg == g and ss or '0', g == expected and '1' or '0' }
+  return { 'granted', g, sg == g and ss or '0', current() and '1' or '0' }
 end
 if waited then return { 'held', h and h.raw or '', '0', '-1' } end
 if not h then

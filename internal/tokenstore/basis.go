@@ -1,0 +1,31 @@
+package tokenstore
+
+import "strconv"
+
+// Basis is what an owner's reads of a session stand on. They are current as long as it is.
+type Basis struct {
+	// Grant is the hold under which they were made; it stands while nobody has been granted the session since.
+	Grant uint64
+	// Stored is the last token that was stored when they were made without a hold; it stands until
+	// another is stored. It counts where Grant is 0.
+	Stored Stamp
+}
+
+// Stamp is a token that was stored. A record made anew begins with the stamp (n, 0) of its own first
+// grant, so that no two records of a session have one in common: what was read before a record
+// was lost never looks current after it.
+type Stamp struct{ Grant, Seq uint64 }
+
+func (b Basis) encode() string {
+	if b.Grant > 0 || b.Stored == (Stamp{}) {
+		return strconv.FormatUint(b.Grant, 10)
+	}
+	return "s" + b.Stored.encode()
+}
+
+func (s Stamp) encode() string {
+	return strconv.FormatUint(s.Grant, 10) + " " + strconv.FormatUint(s.Seq, 10)
+}
+
+// Stamp is the last token stored in the record.
+func (t Token) Stamp() Stamp { return Stamp{t.StoredGrant, t.StoredSeq} }
