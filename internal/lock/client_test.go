@@ -94,7 +94,7 @@ func (c *client) readBy(session string, command uint64, keys ...uint64) error {
 	}
 	defer s.Leave()
 	now := time.Now()
-	how, expected, err := s.BeforeRead(context.Background(), now)
+	how, expected, err := s.BeforeRead(context.Background(), "get", now)
 	if err != nil {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestAWriteAfterARevokedHoldIsRefusedAlsoByTheStore(t *testing.T) {
 func TestAProxyThatWakesPastMaxHoldBreaksTheHoldBeforeItsKeeperDoes(t *testing.T) {
 	for name, next := range map[string]func(*Sequence, time.Time) error{
 		"at a read": func(s *Sequence, now time.Time) error {
-			_, _, err := s.BeforeRead(context.Background(), now)
+			_, _, err := s.BeforeRead(context.Background(), "get", now)
 			return err
 		},
 		"at a write": func(s *Sequence, now time.Time) error {

@@ -10,17 +10,61 @@ import (
 // A read that takes no hold looks at the last token stored, and a write that follows is applied if that is
 // still the last one. The sequence is Seen in between.
 
-// locks reports whether a read takes the session's hold. Called with mu held.
-func (s *Sequence) locks() bool {
-	return s.Rule.Mode != rule.ModeFence
+// decide reports whether a read takes the session's hold. Called with mu held.
+func (s *Sequence) decide(command string, now time.Time) bool {
+	switch s.Rule.Mode {
+	case rule.ModeFence:
+		return false
+	case rule.ModeAuto:
+		learner := &s.owner.manager.learner
+		var locks bool
+		s.kind, locks, s.patience = learner.locks(s.owner, s.Rule.Name, command, now)
+		locks = (locks || s.must) && !s.steps
+		learner.decided(s.Rule.Name, locks)
+		return locks
+	}
+	return true
 }
 
-// Locks reports whether a read takes the session's hold.
-func (s *Sequence) Locks() bool {
+// try notes a read that a write may follow. Called with mu held.
+func (s *Sequence) try(command uint64, now time.Time) {
+	if s.kind == nil {
+		return
+	}
+	learner := &s.owner.manager.learner
+	for i, t := range s.trials {
+		if t.kind != s.kind {
+			continue
+		}
+		if t.command == command { // once more, and not written in between
+			learner.ended(t, false, now)
+			s.trials[i] = learner.try(s.kind, command, now)
+		}
+		return
+	}
+	if len(s.trials) < maxTried {
+		s.trials = append(s.trials, learner.try(s.kind, command, now))
+	}
+}
+
+// followed notes that a write has followed what was read. Called with mu held.
+func (s *Sequence) followed(now time.Time) {
+	for _, t := range s.trials {
+		s.owner.manager.learner.ended(t, true, now)
+	}
+	s.trials = s.trials[:0]
+}
+
+// StepAside makes the next read take no hold, where the rule's mode leaves that open, and reports whether it does.
+func (s *Sequence) StepAside() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.locks()
+	s.steps = s.Rule.Mode == rule.ModeAuto
+	return s.steps
 }
+
+// Locks reports whether a read that changes something beside takes the session's hold.
+func (s *Sequence) Locks() bool { return s.Rule.Mode == rule.ModeLock }
 
 // basis is what the reads so far stand on. Called with mu held.
 func (s *Sequence) basis() tokenstore.Basis {

@@ -30,6 +30,7 @@ type Manager struct {
 	once       sync.Once
 
 	waits    waits
+	learner  learner
 	observer Observer
 
 	mu     sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
@@ -25,6 +26,10 @@ type Owner struct {
 	identity  tokenstore.Identity
 	claims    map[*rule.Rule]*tokenstore.Claim
 	sequences map[sequenceKey]*Sequence
+
+	held   atomic.Int64     // sessions
+	client string           // what is learnt of it is learnt of all owners with this, too
+	kinds  map[ownKey]*kind // guarded by the learner
 }
 
 type sequenceKey struct {
@@ -40,6 +45,16 @@ func (o *Owner) Identify(id tokenstore.Identity) {
 	if o.identity != id {
 		o.identity = id
 		clear(o.claims)
+	}
+}
+
+// Belongs says of which client the owner is one: mode auto predicts what it does from what others of the client
+// did.
+func (o *Owner) Belongs(client string) {
+	o.manager.learner.mu.Lock()
+	defer o.manager.learner.mu.Unlock()
+	if o.client != client {
+		o.client, o.kinds = client, nil
 	}
 }
 
@@ -106,6 +121,16 @@ func (o *Owner) drop(key sequenceKey, s *Sequence) {
 	s.mu.Lock()
 	s.dropped = true
 	s.mu.Unlock()
+}
+
+// Holds returns how many sessions the owner holds.
+func (o *Owner) Holds() int { return int(o.held.Load()) }
+
+// Find returns the owner's sequence on a session, nil if it has none.
+func (o *Owner) Find(db int, r *rule.Rule, session []byte) *Sequence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sequences[sequenceKey{db, r, string(session)}]
 }
 
 // BreakOff releases all holds; what the owner has read can't be written any more, and it is told so

@@ -44,6 +44,13 @@ type Sequence struct {
 	pending bool // reads under grant that no write has followed: any write of the session depends on them
 	broken  *FencedError
 
+	// In mode auto:
+	kind     *kind         // of the read under way
+	trials   []*trial      // the reads that a write may follow
+	patience time.Duration // how long the hold waits for one; 0: idle
+	must     bool          // the next read takes the session, since a write was refused
+	steps    bool          // the next read does not
+
 	since      time.Time // when the hold began
 	used       time.Time // last guarded command
 	leaseUntil time.Time // when the lease ends unless renewed
@@ -72,16 +79,17 @@ const (
 
 // BeforeRead says how to read, and what the reads so far stand on. The error is a *FencedError: the
 // sequence was broken, and this reports it.
-func (s *Sequence) BeforeRead(ctx context.Context, now time.Time) (How, tokenstore.Basis, error) {
-	return s.before(ctx, now, false)
+// command names the client's command, for mode auto.
+func (s *Sequence) BeforeRead(ctx context.Context, command string, now time.Time) (How, tokenstore.Basis, error) {
+	return s.before(ctx, command, now, false)
 }
 
 // BeforeTake is BeforeRead for one who takes the session whatever the rule's mode: it does not say Look.
 func (s *Sequence) BeforeTake(ctx context.Context, now time.Time) (How, tokenstore.Basis, error) {
-	return s.before(ctx, now, true)
+	return s.before(ctx, "", now, true)
 }
 
-func (s *Sequence) before(ctx context.Context, now time.Time, take bool) (How, tokenstore.Basis, error) {
+func (s *Sequence) before(ctx context.Context, command string, now time.Time, take bool) (How, tokenstore.Basis, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.outlive(ctx, now)
@@ -95,7 +103,7 @@ func (s *Sequence) before(ctx context.Context, now time.Time, take bool) (How, t
 		}
 		return Resume, s.basis(), nil
 	}
-	if take || s.locks() {
+	if take || s.decide(command, now) {
 		return Acquire, s.basis(), nil
 	}
 	return Look, s.basis(), nil
@@ -114,6 +122,7 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 		s.lingering = false
 	}
 	s.grant, s.seq = b.Grant, b.Seq
+	s.must = false
 	s.used = sent
 	s.setState(Held)
 	lease := s.Claim.Lease
@@ -160,6 +169,8 @@ func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 	defer s.mu.Unlock()
 	s.reads.expire(now, s.Rule.MaxHold)
 	s.reads.add(command, keys, now)
+	s.try(command, now)
+	s.steps = false
 	s.pending = true
 	s.lingering = false // the next sequence has found the hold
 	s.used = now
@@ -209,6 +220,7 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 		return Token{}, s.report()
 	}
 	if !w.Atomic {
+		s.followed(now)
 		if s.reads.tainted() {
 			s.release(ctx, false)
 			s.breakOff(ReasonSuperseded, 0, tokenstore.Holder{})
@@ -322,6 +334,7 @@ func (s *Sequence) breakOff(reason Reason, newest uint64, holder tokenstore.Hold
 func (s *Sequence) report() error {
 	err := s.broken
 	s.broken = nil
+	s.must = true // read again, it shall not come to this again
 	s.reads.clear()
 	s.setState(Free)
 	return err
@@ -329,11 +342,12 @@ func (s *Sequence) report() error {
 
 func (s *Sequence) setState(state State) {
 	if (s.state == Held) != (state == Held) {
-		if state == Held {
-			s.owner.manager.open(1)
-		} else {
-			s.owner.manager.open(-1)
+		n := int64(1)
+		if state != Held {
+			n = -1
 		}
+		s.owner.manager.open(n)
+		s.owner.held.Add(n)
 	}
 	s.state = state
 	if state == Free {
@@ -346,5 +360,5 @@ func (s *Sequence) idleAway(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads.expire(now, s.Rule.MaxHold)
-	return s.state == Free && !s.reads.tainted() && len(s.reads.keys) == 0
+	return s.state == Free && !s.must && !s.reads.tainted() && len(s.reads.keys) == 0
 }

@@ -127,7 +127,7 @@ func TestACommandThatFailsDoesNotWashAStaleReadClean(t *testing.T) {
 		s := a.enter("s")
 		defer s.Leave()
 		now := time.Now()
-		_, expected, err := s.BeforeRead(context.Background(), now)
+		_, expected, err := s.BeforeRead(context.Background(), "get", now)
 		a.did(err)
 		s.Granted(a.f.begin(s.Record, s.Claim, "", expected), now)
 		s.Abandon(context.Background())

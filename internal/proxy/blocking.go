@@ -147,7 +147,7 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 			return err
 		}
 		if ready {
-			err := c.guarded(p, body{raw: w.try, count: 1, now: true}, run)
+			err := c.guarded(p, body{name: cmd.Name, raw: w.try, count: 1, now: true}, run)
 			var taken *lock.LockedError // by another connection of the same owner
 			switch {
 			case errors.Is(err, errNothing):

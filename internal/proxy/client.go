@@ -47,6 +47,9 @@ type client struct {
 	leaving  atomic.Bool // the client itself has ended
 	handling sync.Mutex  // held while a command is under way
 	watched  watched     // the fence that stands on the upstream connection
+	inLine   place       // where it waits in line
+	wayGiven bool        // … until a command came behind that must not wait as well
+	several  bool        // it has sent a command while another waited in line
 	blocks   bool        // its upstream connection waits at the store
 	blocking bool        // a command that may block was passed, and may not have been answered
 	tx       transaction
@@ -204,9 +207,9 @@ func (c *client) handle(req resp.Request) error {
 	case blocks(cmd, req.Args):
 		return c.answerError(c.block(cmd, p, req))
 	case p.writes:
-		return c.answerError(c.guarded(p, body{raw: req.Raw, count: 1}, c.write))
+		return c.answerError(c.guarded(p, body{name: cmd.Name, raw: req.Raw, count: 1}, c.write))
 	default:
-		return c.answerError(c.guarded(p, body{raw: req.Raw, count: 1}, c.read))
+		return c.answerError(c.guarded(p, body{name: cmd.Name, raw: req.Raw, count: 1}, c.read))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 // body is what a client wants done under the guard: a command, or all of a transaction.
 type body struct {
+	name  string // of the command
 	raw   []byte // as it came
 	count int    // how many commands
 	tx    *transaction

@@ -12,7 +12,8 @@ import (
 const giveBack = 2 * time.Second
 
 // line waits in line for a session after the store has queued the client: nil means ask again.
-func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected tokenstore.Basis, start time.Time) error {
+func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, start time.Time) error {
+	s := at.sequence
 	switch {
 	case b.Full:
 		return c.crowd(s, b.Holder, b.Ahead)
@@ -20,7 +21,9 @@ func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected tokenstore.
 		return c.locked(s, b.Holder, start)
 	}
 	c.waiter.Park(s, expected, b.LeaseLeft)
+	c.inLine, c.wayGiven = at, false
 	woken, err := c.queue(s.Rule.Wait - time.Since(start))
+	c.inLine = place{}
 	grant := c.waiter.Unpark()
 	if err == nil && (woken || grant > 0) {
 		return nil
@@ -29,10 +32,23 @@ func (c *client) line(s *lock.Sequence, b tokenstore.Begin, expected tokenstore.
 	if grant == 0 && c.waiter.Unsure() {
 		c.release(context.Background(), s, 0)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case c.wayGiven:
+		return c.gaveWay(at, b.Holder)
 	}
 	return c.locked(s, b.Holder, start)
+}
+
+// gaveWay ends a wait that must not go on, after the client has left the queue: nil means read without a hold.
+func (c *client) gaveWay(at place, h tokenstore.Holder) error {
+	c.wayGiven = false
+	s := at.sequence
+	if !at.writes && s.StepAside() {
+		return nil
+	}
+	return &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError, Overtaken: true}
 }
 
 // park is a wait at the store, ahead of a command.
@@ -48,6 +64,9 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 	switch {
 	case b.Full:
 		return park{}, c.crowd(s, b.Holder, b.Ahead)
+	case c.wayGiven:
+		c.unqueue(context.Background(), s, 0)
+		return park{}, c.gaveWay(place{sequence: s}, b.Holder)
 	case left > 0 && b.Ahead >= 0:
 		return park{left, b.LeaseLeft}, nil
 	case left > 0:
@@ -63,7 +82,9 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	c.waiter.Park(s, c.asks[0].expected, p.lease)
 	c.blocks = true
+	c.inLine, c.wayGiven = place{sequence: s}, false
 	err := c.roundTrip(c.exchange, c.send)
+	c.inLine = place{}
 	c.blocks = err != nil
 	c.waiter.Unpark() // what it was granted meanwhile, the block's begin has been granted, too
 	if err != nil {
@@ -101,7 +122,7 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 			s.Granted(b, sent)
 			return nil
 		}
-		if err := c.line(s, b, expected, start); err != nil {
+		if err := c.line(place{s, true}, b, expected, start); err != nil {
 			return err
 		}
 	}

@@ -47,15 +47,20 @@ func (c *client) await(x *upstream.Exchange) error {
 	}
 	w := c.watch()
 	defer w.stop()
-	select {
-	case <-x.Done:
-		c.blocking = false
-		return x.Err
-	case <-w.gone:
-		if w.ended && !c.blocks && !c.blocking {
-			return c.awaitLast(x)
+	for {
+		select {
+		case <-x.Done:
+			c.blocking = false
+			return x.Err
+		case <-w.more:
+			w.more = nil
+			c.giveWay()
+		case <-w.gone:
+			if w.ended && !c.blocks && !c.blocking {
+				return c.awaitLast(x)
+			}
+			return c.gone()
 		}
-		return c.gone()
 	}
 }
 
@@ -100,6 +105,9 @@ func (c *client) queue(left time.Duration) (bool, error) {
 		return true, nil
 	case <-c.timer.C:
 		return false, nil
+	case <-w.more:
+		c.wayGiven, c.several = true, true
+		return false, nil
 	case <-w.gone:
 		return false, c.gone()
 	}
@@ -133,19 +141,25 @@ type watcher struct {
 	gone chan struct{} // closed when the client has gone, or is to go
 	done chan struct{}
 	quit chan struct{}
+	more chan struct{} // closed when the command must not wait on (overtake.go)
 
 	ended bool // it says no more; set before gone is closed
 }
 
 func (c *client) watch() *watcher {
-	w := &watcher{c: c, gone: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{})}
-	go w.run()
+	w := &watcher{c: c, gone: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{}), more: make(chan struct{})}
+	go w.run(c.inLine, w.more)
 	return w
 }
 
-func (w *watcher) run() {
+// run watches for a client that waits in line for a session, or for something else.
+func (w *watcher) run(inLine place, more chan struct{}) {
 	defer close(w.done)
 	for {
+		if inLine.sequence != nil && w.c.overtaken(inLine) {
+			close(more)
+			inLine = place{}
+		}
 		room, err := w.c.in.ahead(w.c.nc)
 		if err != nil {
 			if !w.stopped() {

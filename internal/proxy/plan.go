@@ -107,12 +107,8 @@ func (p *plan) read() {
 
 // add notes a guarded key; sessions are kept sorted.
 func (p *plan) add(c *client, r *rule.Rule, key []byte) {
-	owner := c.owner
-	if r.Owner == rule.OwnerProxy {
-		owner = c.srv.owner
-	}
 	c.session = r.AppendSession(c.session[:0], key)
-	s := owner.Sequence(c.state.db, r, c.session)
+	s := c.ownerOf(r).Sequence(c.state.db, r, c.session)
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
 	if found {
@@ -120,6 +116,14 @@ func (p *plan) add(c *client, r *rule.Rule, key []byte) {
 		return
 	}
 	p.parts = slices.Insert(p.parts, at, part{sequence: s, keys: []uint64{hash}})
+}
+
+// ownerOf returns the owner that the client's commands under a rule belong to.
+func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
+	if r.Owner == rule.OwnerProxy {
+		return c.srv.owner
+	}
+	return c.owner
 }
 
 // guardable refuses what can't be run under a fence.

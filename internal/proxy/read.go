@@ -14,6 +14,7 @@ import (
 type ask struct {
 	how      lock.How
 	parked   bool             // it waited at the store
+	aside    bool             // in mode auto: if somebody holds the session, it goes on without a hold
 	making   bool             // of a look: it makes the record if it has to
 	expected tokenstore.Basis // what the reads so far stand on
 	frame    int              // index of the answer
@@ -66,10 +67,13 @@ func (c *client) read(p plan, b body, start time.Time) error {
 		case held >= 0:
 			giveUp(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			s, a := p.parts[held].sequence, &c.asks[held]
+			if a.aside && s.StepAside() {
+				continue
+			}
 			if atStore {
 				wait, err = c.queued(s, a.begin, start)
 			} else {
-				err = c.line(s, a.begin, a.expected, start)
+				err = c.line(place{sequence: s}, a.begin, a.expected, start)
 			}
 			if err != nil {
 				return err
@@ -99,7 +103,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 	frames := 0
 	watch := false
 	for _, q := range p.parts {
-		how, expected, err := q.sequence.BeforeRead(context.Background(), sent)
+		how, expected, err := q.sequence.BeforeRead(context.Background(), b.name, sent)
 		if err != nil {
 			return err
 		}
@@ -113,7 +117,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 		if wait.left > 0 {
 			frames++
 		}
-		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), expected: expected, frame: frames}
+		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), aside: how == lock.Acquire && c.stepsAside(q.sequence), expected: expected, frame: frames}
 		c.asks = append(c.asks, a)
 		c.send = c.appendAsk(c.send, q.sequence, &a, wait, b.now)
 		frames++
@@ -167,7 +171,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 func (c *client) takeFirst(p plan, sent, start time.Time) error {
 	for i := range p.parts {
 		q := &p.parts[i]
-		how, _, err := q.sequence.BeforeRead(context.Background(), sent)
+		how, _, err := q.sequence.BeforeRead(context.Background(), "exec", sent)
 		if err != nil {
 			return err
 		}
@@ -197,7 +201,7 @@ func (c *client) appendAsk(dst []byte, s *lock.Sequence, a *ask, wait park, now 
 		return c.srv.store.AppendLook(dst, s.Record, s.Claim)
 	case a.how == lock.Verify || a.how == lock.Look:
 		return c.srv.store.AppendVerify(dst, s.Record)
-	case a.how == lock.Resume || s.Rule.Wait == 0 || now:
+	case a.how == lock.Resume || s.Rule.Wait == 0 || now || a.aside:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", a.expected)
 	default:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, c.waiter.ID(), a.expected)

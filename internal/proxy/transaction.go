@@ -466,7 +466,7 @@ func (c *client) execute() error {
 	if tx.plan.writes {
 		run = c.write
 	}
-	return c.guarded(tx.plan, body{raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
+	return c.guarded(tx.plan, body{name: "exec", raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
 }
 
 // unfit is a command that Redis does not queue, whatever its state.

@@ -54,7 +54,7 @@ func (r *Rule) check() error {
 	}
 
 	word := func(field, value, what string, now, later []string) {
-		remedy := "write " + strings.Join(now, " or ")
+		remedy := "write " + oneOf(now)
 		switch {
 		case slices.Contains(now, value):
 		case slices.Contains(later, value):
@@ -64,7 +64,7 @@ func (r *Rule) check() error {
 		}
 	}
 	word("mode", string(r.Mode), "a mode",
-		[]string{string(ModeLock), string(ModeFence), string(ModePass)}, []string{"auto", "observe"})
+		[]string{string(ModeLock), string(ModeFence), string(ModeAuto), string(ModePass)}, []string{"observe"})
 	word("owner", string(r.Owner), "an owner",
 		[]string{string(OwnerConnection), string(OwnerProxy)}, []string{"client", "auto"})
 	word("writes_per_read", string(r.WritesPerRead), "known",
@@ -131,6 +131,15 @@ func (r *Rule) checkTimes(refuse func(field, remedy, problem string, args ...any
 		refuse("record_ttl", fmt.Sprintf("write %s or more", Text(2*r.MaxHold)),
 			"%s is shorter than twice max_hold (%s)", Text(r.RecordTTL), Text(r.MaxHold))
 	}
+}
+
+// oneOf lists what may be written.
+func oneOf(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Text writes a duration as a person would: 2m, not 2m0s.

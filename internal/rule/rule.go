@@ -16,6 +16,9 @@ const (
 	// ModeFence makes a guarded read take no lock: it remembers the last token stored, and the write
 	// that follows is applied if that is still the last one and nobody holds the session.
 	ModeFence Mode = "fence"
+	// ModeAuto makes a read lock where reads of its kind have been followed by a write of the same owner, and be as in
+	// [ModeFence] elsewhere.
+	ModeAuto Mode = "auto"
 	// ModePass guards nothing: it exempts a prefix from a shorter one.
 	ModePass Mode = "pass"
 )

@@ -1,8 +1,11 @@
 package tokenstore
 
 import (
+	"context"
 	"strconv"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // A client whose command waits for something to come into a guarded key stands by at the store: its connection
@@ -29,4 +32,16 @@ func (s *Store) AppendRouse(dst []byte, waiter string) []byte {
 	dst = appendStrings(dst, "DEL", list)
 	dst = appendStrings(dst, "RPUSH", list, "1")
 	return appendStrings(dst, "PEXPIRE", list, "1000")
+}
+
+// Unpark ends a waiter's wait at the store (AppendPark): its begin then finds whether it was handed the session
+// meanwhile.
+func (s *Store) Unpark(ctx context.Context, r *Record, waiter string) error {
+	list := r.wakeList(waiter)
+	_, err := s.Client(r.DB).Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.RPush(ctx, list, "")
+		p.PExpire(ctx, list, Reservation)
+		return nil
+	})
+	return err
 }
