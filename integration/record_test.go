@@ -5,6 +5,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ import (
 // rule.
 func guarding(options ...string) string {
 	lines := append([]string{"rules:\n  - name: ctx", `prefix: "ctx:"`}, options...)
+	if !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "mode:") }) {
+		lines = append(lines, "mode: lock")
+	}
 	return strings.Join(lines, "\n    ") + "\n"
 }
 

@@ -23,10 +23,10 @@ func startProxy(t *testing.T, server *harness.Redis) *harness.Proxy {
 	t.Helper()
 	return harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: `
 rules:
-  - {name: waits, prefix: "ctx:", wait: 60s}
-  - {name: refuses, prefix: "busy:", wait: 0s}
-  - {name: tries-again, prefix: "again:", wait: 0s, locked_error: TRYAGAIN}
-  - {name: goes-stale, prefix: "stale:", wait: 60s, idle: 100ms}
+  - {name: waits, prefix: "ctx:", mode: lock, wait: 60s}
+  - {name: refuses, prefix: "busy:", mode: lock, wait: 0s}
+  - {name: tries-again, prefix: "again:", mode: lock, wait: 0s, locked_error: TRYAGAIN}
+  - {name: goes-stale, prefix: "stale:", mode: lock, wait: 60s, idle: 100ms}
 `})
 }
 
@@ -75,7 +75,7 @@ func TestOrdinaryUseOfGuardedKeysIsServedAsByRedis(t *testing.T) {
 			proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: `
 rules:
   - {name: transactions, prefix: "transaction"}
-  - {name: watches, prefix: "watched"}
+  - {name: watches, prefix: "watched", mode: lock}
   - {name: pipelines, prefix: "pipeline:"}
 `})
 			c.does(t, "use", servers{proxy.Addr, server.Addr}).want(t, ordinaryUse)

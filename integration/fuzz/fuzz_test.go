@@ -34,6 +34,7 @@ const guardEveryKey = `
 rules:
   - name: all
     prefix: ""
+    mode: lock
     writes_per_read: many
     lease: 10m
     max_hold: 10m
@@ -42,10 +43,10 @@ rules:
 
 const guardSomeKeys = `
 rules:
-  - {name: hashes, prefix: "h", writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: streams, prefix: "x", writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: strings, prefix: "s", writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: lists, prefix: "l", writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: hashes, prefix: "h", mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: streams, prefix: "x", mode: fence, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: strings, prefix: "s", mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: lists, prefix: "l", mode: auto, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
 `
 
 func TestUnguardedCommandsAreAnsweredAsByRedis(t *testing.T) {

@@ -79,6 +79,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	id := strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(id, p.store, log)
 	p.locks.Observe(p.metrics)
+	if err := p.metrics.Learns(p.learned); err != nil {
+		return nil, err
+	}
 	if p.guards() {
 		p.listen(id)
 		if err := p.locks.Ready(ctx); err != nil {

@@ -60,7 +60,7 @@ func TestDefaultIsAnEmbeddedStoreWithTheChatRule(t *testing.T) {
 	}
 	key := []byte("agent:ctx:s42:history")
 	r := cfg.Set.Match(key)
-	if r == nil || r.Name != "chat" || r.Mode != rule.ModeLock || r.Owner != rule.OwnerConnection {
+	if r == nil || r.Name != "chat" || r.Mode != rule.ModeAuto || r.Owner != rule.OwnerConnection {
 		t.Fatalf("got rule %+v", r)
 	}
 	if got := string(r.AppendSession(nil, key)); got != "s42" {
@@ -331,7 +331,7 @@ func TestListenAddressIsWhatNetListenTakes(t *testing.T) {
 
 func TestLoadReportsEveryMistakeAsAnErrorOfItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "my config.yaml")
-	text := "listen: nowhere\nlisten: [\"again\"]\ntypo: 1\nrules:\n  - name: a\n    wait: 1\n  - prefix: x\n    mode: fence\n"
+	text := "listen: nowhere\nlisten: [\"again\"]\ntypo: 1\nrules:\n  - name: a\n    wait: 1\n  - prefix: x\n    mode: block\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ func newTerms(think time.Duration) terms {
 // rule returns the rule that guards the keys with a prefix on these terms.
 func (t terms) rule(prefix string) (*rule.Rule, error) {
 	r := rule.Default()
+	r.Mode = rule.ModeLock
 	r.Name, r.Prefix = "demo", prefix
 	r.Wait, r.Lease, r.MaxHold, r.Idle, r.RecordTTL = t.wait, t.lease, t.maxHold, t.maxHold, t.recordTTL
 	return rule.Compile(r)

@@ -29,6 +29,9 @@ func bubble(t *testing.T, r rule.Rule, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r.Name, r.Prefix = "chat", "agent:"
+		if r.Mode == "" {
+			r.Mode = rule.ModeLock
+		}
 		compiled, err := rule.New(r)
 		if err != nil {
 			t.Fatal(err)

@@ -78,6 +78,9 @@ func newPlay(t *testing.T, s *story) *play {
 	t.Helper()
 	compiled := s.rule
 	compiled.Name, compiled.Prefix = "chat", "agent:"
+	if compiled.Mode == "" {
+		compiled.Mode = rule.ModeLock
+	}
 	r, err := rule.New(compiled)
 	if err != nil {
 		t.Fatal(err)

@@ -48,6 +48,11 @@ func made(t *testing.T) *Metrics {
 
 func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 	m := made(t)
+	if err := m.Learns(func() map[string]Learned {
+		return map[string]Learned{"chat": {Locked: 7, Looked: 8, Kinds: 5, Locking: 2}}
+	}); err != nil {
+		t.Fatal(err)
+	}
 	m.Rule("chat")
 	m.Connected(1)
 	m.Connected(1)
@@ -75,6 +80,10 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 		`fence_proxy_holds_broken_total{reason="max_hold",rule="chat"}`: "1",
 		`fence_proxy_holds_broken_total{reason="missing",rule="chat"}`:  "1",
 		`fence_proxy_records_lost_total{rule="chat"}`:                   "1",
+		`fence_proxy_auto_reads_total{decision="lock",rule="chat"}`:     "7",
+		`fence_proxy_auto_reads_total{decision="look",rule="chat"}`:     "8",
+		`fence_proxy_auto_kinds{decision="lock",rule="chat"}`:           "2",
+		`fence_proxy_auto_kinds{decision="look",rule="chat"}`:           "3",
 	} {
 		if got[series] != want {
 			t.Errorf("%s is %q, want %s", series, got[series], want)

@@ -88,6 +88,7 @@ func newClient(s *Server, conn net.Conn) *client {
 func (c *client) run() {
 	defer c.nc.Close()
 	c.owner = c.srv.locks.Owner(c.identity())
+	c.owner.Belongs(c.label())
 	c.waiter = c.srv.locks.Waiter()
 	err := c.commands()
 	if errors.Is(err, io.EOF) {
@@ -437,6 +438,9 @@ func (c *client) gone() error {
 func (c *client) identity() tokenstore.Identity {
 	return tokenstore.Identity{Proxy: c.srv.name, Client: c.address(), Name: c.state.name}
 }
+
+// label says of which client the connection is one, for what mode auto learns.
+func (c *client) label() string { return c.state.login.User() + "/" + c.state.name }
 
 func (c *client) address() string {
 	if a := c.nc.RemoteAddr().String(); a != "" && a != "@" {

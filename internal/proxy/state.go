@@ -290,6 +290,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.greeted(req.Args, proto)
 	}
 	c.owner.Identify(c.identity())
+	c.owner.Belongs(c.label())
 	return nil
 }
 
@@ -335,5 +336,6 @@ func login(args [][]byte) upstream.Login {
 // loggedIn notes that the client's own connection is somebody else's now.
 func (c *client) loggedIn(as upstream.Login) {
 	c.state.login, c.state.proved = as, false
+	c.owner.Belongs(c.label())
 	c.dropAside()
 }

@@ -11,13 +11,13 @@ type Mode string
 
 const (
 	// ModeLock makes a guarded read take the session's lock and the write that
-	// follows commit and release it. The default.
+	// follows commit and release it.
 	ModeLock Mode = "lock"
 	// ModeFence makes a guarded read take no lock: it remembers the last token stored, and the write
 	// that follows is applied if that is still the last one and nobody holds the session.
 	ModeFence Mode = "fence"
 	// ModeAuto makes a read lock where reads of its kind have been followed by a write of the same owner, and be as in
-	// [ModeFence] elsewhere.
+	// [ModeFence] elsewhere. The default.
 	ModeAuto Mode = "auto"
 	// ModePass guards nothing: it exempts a prefix from a shorter one.
 	ModePass Mode = "pass"
@@ -55,7 +55,7 @@ type Rule struct {
 	// Session is the pattern that takes the session from the key; the package
 	// comment has its language. Default "": each key is its own session.
 	Session string `yaml:"session"`
-	// Mode says what the rule does. Default [ModeLock].
+	// Mode says what the rule does. Default [ModeAuto].
 	Mode Mode `yaml:"mode"`
 	// Owner says whose reads and writes belong together. Default
 	// [OwnerConnection].
@@ -95,7 +95,7 @@ type Rule struct {
 // Default returns the defaults of all options; name and prefix have none.
 func Default() Rule {
 	return Rule{
-		Mode:          ModeLock,
+		Mode:          ModeAuto,
 		Owner:         OwnerConnection,
 		WritesPerRead: One,
 		Wait:          1500 * time.Millisecond,
