@@ -40,6 +40,8 @@ type LockedError struct {
 	Holder tokenstore.Holder
 	Waited time.Duration
 	Word   string // first word of the reply, by the rule's locked_error
+	// Deadlock: the holder waits for a session that the command's owner held.
+	Deadlock bool
 	// Overtaken: it gave up waiting since a write of the same connection, to a session that its owner holds, came behind it.
 	Overtaken bool
 	// Waiting is how many wait already if that is why there was no waiting, else 0.

@@ -40,18 +40,19 @@ type client struct {
 	owner  *lock.Owner  // this connection as an owner
 	waiter *lock.Waiter // its place in line
 
-	stopping atomic.Bool // the server wants it to go
-	lost     atomic.Bool // the upstream connection has ended
-	stranded atomic.Bool // and the client is kept to hear of it (stranded.go)
-	adrift   atomic.Bool // the upstream connection has ended, the next command gets a new one (carry.go)
-	leaving  atomic.Bool // the client itself has ended
-	handling sync.Mutex  // held while a command is under way
-	watched  watched     // the fence that stands on the upstream connection
-	inLine   place       // where it waits in line
-	wayGiven bool        // … until a command came behind that must not wait as well
-	several  bool        // it has sent a command while another waited in line
-	blocks   bool        // its upstream connection waits at the store
-	blocking bool        // a command that may block was passed, and may not have been answered
+	stopping atomic.Bool       // the server wants it to go
+	lost     atomic.Bool       // the upstream connection has ended
+	stranded atomic.Bool       // and the client is kept to hear of it (stranded.go)
+	adrift   atomic.Bool       // the upstream connection has ended, the next command gets a new one (carry.go)
+	leaving  atomic.Bool       // the client itself has ended
+	handling sync.Mutex        // held while a command is under way
+	watched  watched           // the fence that stands on the upstream connection
+	inLine   place             // where it waits in line
+	circle   tokenstore.Circle // what it has to yield when it is deadlocked
+	wayGiven reason            // why it must not wait there any more
+	several  bool              // it has sent a command while another waited in line
+	blocks   bool              // its upstream connection waits at the store
+	blocking bool              // a command that may block was passed, and may not have been answered
 	tx       transaction
 	aside    *aside // the client's second upstream connection, nil until it is needed
 	joined   bool   // it has a part in sequences of the proxy's owner

@@ -122,6 +122,10 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 }
 
 func lockedText(e *lock.LockedError, now time.Time) string {
+	if e.Deadlock {
+		return fmt.Sprintf("%s deadlock: %v is held by %s, who waits for a session that this client held and has now given back. "+
+			"Nothing was written; read again what you have read, then write.", e.Word, e.Record, holderText(e.Holder, now))
+	}
 	text := fmt.Sprintf("%s %v is held by %s", e.Word, e.Record, holderText(e.Holder, now))
 	if e.Waiting > 0 {
 		text += fmt.Sprintf(", and %d wait for it, as many as limits.waiters allows", e.Waiting)

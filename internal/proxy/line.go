@@ -21,7 +21,7 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 		return c.locked(s, b.Holder, start)
 	}
 	c.waiter.Park(s, expected, b.LeaseLeft)
-	c.inLine, c.wayGiven = at, false
+	c.inLine, c.wayGiven = at, 0
 	woken, err := c.queue(s.Rule.Wait - time.Since(start))
 	c.inLine = place{}
 	grant := c.waiter.Unpark()
@@ -35,7 +35,7 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 	switch {
 	case err != nil:
 		return err
-	case c.wayGiven:
+	case c.wayGiven > 0:
 		return c.gaveWay(at, b.Holder)
 	}
 	return c.locked(s, b.Holder, start)
@@ -43,12 +43,16 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 
 // gaveWay ends a wait that must not go on, after the client has left the queue: nil means read without a hold.
 func (c *client) gaveWay(at place, h tokenstore.Holder) error {
-	c.wayGiven = false
+	why := c.wayGiven
+	c.wayGiven = 0
 	s := at.sequence
+	if why == deadlocked {
+		s.Yield(c.circle)
+	}
 	if !at.writes && s.StepAside() {
 		return nil
 	}
-	return &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError, Overtaken: true}
+	return &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError, Overtaken: why == overtaken, Deadlock: why == deadlocked}
 }
 
 // park is a wait at the store, ahead of a command.
@@ -64,7 +68,7 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 	switch {
 	case b.Full:
 		return park{}, c.crowd(s, b.Holder, b.Ahead)
-	case c.wayGiven:
+	case c.wayGiven > 0:
 		c.unqueue(context.Background(), s, 0)
 		return park{}, c.gaveWay(place{sequence: s}, b.Holder)
 	case left > 0 && b.Ahead >= 0:
@@ -82,7 +86,7 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	c.waiter.Park(s, c.asks[0].expected, p.lease)
 	c.blocks = true
-	c.inLine, c.wayGiven = place{sequence: s}, false
+	c.inLine, c.wayGiven = place{sequence: s}, 0
 	err := c.roundTrip(c.exchange, c.send)
 	c.inLine = place{}
 	c.blocks = err != nil

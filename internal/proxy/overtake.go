@@ -23,6 +23,14 @@ import (
 // searchMost bounds what is searched for a write, in bytes.
 const searchMost = 64 << 10
 
+// reason is why a command must not wait in line any more.
+type reason uint8
+
+const (
+	overtaken  reason = iota + 1 // by a command of its own connection
+	deadlocked                   // the holder waits for its owner
+)
+
 // place is a client's place in a line.
 type place struct {
 	sequence *lock.Sequence
@@ -79,9 +87,10 @@ func (c *client) commits(args [][]byte) bool {
 }
 
 // giveWay ends the wait of a client that waits at the store.
-func (c *client) giveWay() {
+func (c *client) giveWay(why reason) {
 	s := c.inLine.sequence
-	c.wayGiven, c.several = true, true
+	c.wayGiven = why
+	c.several = c.several || why == overtaken
 	ctx, cancel := context.WithTimeout(context.Background(), giveBack)
 	defer cancel()
 	if err := c.srv.store.Unpark(ctx, s.Record, c.waiter.ID()); err != nil {

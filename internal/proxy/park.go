@@ -54,7 +54,9 @@ func (c *client) await(x *upstream.Exchange) error {
 			return x.Err
 		case <-w.more:
 			w.more = nil
-			c.giveWay()
+			c.giveWay(overtaken)
+		case c.circle = <-c.waiter.Stuck:
+			c.giveWay(deadlocked)
 		case <-w.gone:
 			if w.ended && !c.blocks && !c.blocking {
 				return c.awaitLast(x)
@@ -106,7 +108,10 @@ func (c *client) queue(left time.Duration) (bool, error) {
 	case <-c.timer.C:
 		return false, nil
 	case <-w.more:
-		c.wayGiven, c.several = true, true
+		c.wayGiven, c.several = overtaken, true
+		return false, nil
+	case c.circle = <-c.waiter.Stuck:
+		c.wayGiven = deadlocked
 		return false, nil
 	case <-w.gone:
 		return false, c.gone()

@@ -1,0 +1,108 @@
+//go:build integration
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// Clients that each wait for the session that the next one holds: one of them is refused at once, and the others are
+// served. The wait is longer than the test's patience, so nobody is served because another's time is over.
+func TestOfClientsThatWaitForEachOtherOneGivesWay(t *testing.T) {
+	options := append([]string{"wait: 60s"}, longHolds[1:]...)
+	for name, kind := range map[string]struct {
+		clients int
+		want    []string // the command with which each asks for the next one's session
+	}{
+		"two that read":          {2, []string{"GET", ""}},
+		"three that read":        {3, []string{"GET", ""}},
+		"two that write blindly": {2, []string{"SET", "", "blind"}},
+		"two that read several":  {2, []string{"MGET", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			session := func(i int) string { return fmt.Sprintf("ctx:s%d", i%kind.clients) }
+			all := make([]*party, kind.clients)
+			for i := range all {
+				proxy := harness.StartProxy(t, harness.ProxyOptions{
+					Name: fmt.Sprint(i), Redis: server, ConfigYAML: guarding(options...),
+				})
+				all[i], _ = connect(t, fmt.Sprintf("client %d", i), proxy.Addr)
+				all[i].does("OK", "SET", session(i), "v")
+				for range 3 {
+					all[i].does("v", "GET", session(i))
+					all[i].does("OK", "SET", session(i), "v")
+				}
+				all[i].does("v", "GET", session(i))
+			}
+			ask := func(i int) {
+				command := append([]string{}, kind.want...)
+				command[1] = session(i + 1)
+				if command[0] == "MGET" {
+					command = append(command, fmt.Sprintf("ctx:t%d", i))
+				}
+				all[i].sends(command...)
+			}
+			replies := make(chan answer, kind.clients)
+			for i, p := range all {
+				ask(i)
+				go func() {
+					reply, err := p.read()
+					replies <- answer{i, reply, err}
+				}()
+			}
+			victim := -1
+			for range kind.clients {
+				switch next := <-replies; {
+				case next.err != nil:
+					t.Fatalf("client %d: %v", next.client, next.err)
+				case !isError(next.reply, "LOCKED"): // it is served, and lets the one go on that waits for it
+					all[next.client].does("OK", "SET", session(next.client), "mine")
+				case victim < 0 && strings.HasPrefix(fmt.Sprint(next.reply), "LOCKED deadlock: "):
+					victim = next.client
+				default:
+					t.Errorf("client %d hears %v; client %d has given way", next.client, next.reply, victim)
+				}
+			}
+			if victim < 0 {
+				t.Fatal("nobody gave way")
+			}
+			all[victim].fails("FENCED", "SET", session(victim), "stale")
+		})
+	}
+}
+
+// answer is what a client has heard.
+type answer struct {
+	client int
+	reply  any
+	err    error
+}
+
+// Who waits for a session and holds another is in no circle while the holder only thinks.
+func TestWhoOnlyWaitsLongIsNotTakenForDeadlocked(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxyA, proxyB := two(t, server, append([]string{"wait: 60s"}, longHolds[1:]...)...)
+	a, _ := connect(t, "A", proxyA.Addr)
+	b, _ := connect(t, "B", proxyB.Addr)
+	c, _ := connect(t, "C", proxyB.Addr)
+	a.does(nil, "GET", "ctx:a")
+	b.does(nil, "GET", "ctx:b")
+	a.sends("GET", "ctx:b")
+	recordOf(t, server, "ctx:b").hasWaiters(1)
+	c.sends("GET", "ctx:a")
+	recordOf(t, server, "ctx:a").hasWaiters(1)
+	b.does(nil, "GET", "ctx:free")
+	b.does("OK", "SET", "ctx:b", "B's")
+	a.hears("B's")
+	a.does("OK", "SET", "ctx:a", "A's")
+	c.hears("A's")
+	a.does("OK", "SET", "ctx:b", "A's")
+	harness.Eventually(t, 0, func() bool {
+		return len(server.Client().Keys(t.Context(), "fence-proxy:waits:*").Val()) == 0
+	}, "who waited says so no more")
+}
