@@ -408,12 +408,12 @@ func (c *client) refuse(err error) error {
 	return c.local(errorLine(err, time.Now()))
 }
 
-// finish lets the replies under way reach the client.
+// finish lets the replies under way reach the client. What is said in their place comes behind, and has as long.
 func (c *client) finish() {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	for end := time.Now().Add(lastReplies); c.up != nil && c.up.Outstanding() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	_ = c.out.Flush()
 }
 

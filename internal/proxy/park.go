@@ -56,10 +56,7 @@ func (c *client) await(x *upstream.Exchange) error {
 			w.more = nil
 			c.giveWay()
 		case <-w.gone:
-			if w.ended && !c.blocks && !c.blocking {
-				return c.awaitLast(x)
-			}
-			return c.gone()
+			return c.part(x, w.ended)
 		}
 	}
 }
@@ -115,9 +112,6 @@ func (c *client) queue(left time.Duration) (bool, error) {
 
 // sleep waits to be woken, or for d to be over. over says that the client stands by no more.
 func (c *client) sleep(blocked *wait, d time.Duration) (over bool, err error) {
-	if c.stopping.Load() {
-		return false, c.gone() // said between two sleeps
-	}
 	w := c.watch()
 	defer w.stop()
 	c.timer.Reset(d)
@@ -211,4 +205,7 @@ func (w *watcher) stop() {
 	_ = w.c.nc.SetReadDeadline(past)
 	<-w.done
 	_ = w.c.nc.SetReadDeadline(time.Time{})
+	if w.c.stopping.Load() || w.c.lost.Load() {
+		_ = w.c.nc.SetReadDeadline(past) // it was said meanwhile
+	}
 }

@@ -107,6 +107,8 @@ func TestAClientThatIsToGoWhileItsCommandWaitsIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _ := connect(t, offline(t), "tcp")
 			ends(t, c, wait, c.stop, errStopping)
+			c.watch().stop() // a wait that was over in the moment in which it was told
+			ends(t, c, wait, func() {}, errStopping)
 		})
 	}
 }
