@@ -31,8 +31,11 @@ type client struct {
 
 	call       *upstream.Call // commands collected for a shared connection
 	callWrites bool
+	shares     *shares          // of those who are the same user; nil: it shares with nobody
 	shared     *upstream.Shared // the one used last
 	sharedKey  shareKey
+	met        []*upstream.Shared // that are known to be of its user, if it has logged in
+	ownUsed    time.Time          // when a client that has logged in last used up instead
 
 	parser *resp.RequestParser
 	ease   int // commands until it is looked again how many are unanswered (pipeline.go)
@@ -74,7 +77,7 @@ type client struct {
 func newClient(s *Server, conn net.Conn) *client {
 	nc := socket.New(conn)
 	c := &client{
-		srv: s, nc: nc,
+		srv: s, nc: nc, shares: s.shares,
 		parser: resp.NewRequestParser(s.requests()), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
