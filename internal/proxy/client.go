@@ -188,8 +188,8 @@ func (c *client) flush() error {
 // handle is one command's way: what does it mean, and what is done about it?
 func (c *client) handle(req resp.Request) error {
 	c.hush()
-	c.arm()
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
+	c.arm(cmd)
 	p, err := c.plan(cmd, req.Args)
 	switch {
 	case c.stranded.Load():
