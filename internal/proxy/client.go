@@ -223,6 +223,8 @@ func (c *client) answerError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errGone): // which Redis ends without a word
+		return err
 	case fatal(err):
 		_ = c.refuse(err)
 		return err
