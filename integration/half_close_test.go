@@ -53,6 +53,9 @@ func TestAClientThatSaysNoMoreIsAnswered(t *testing.T) {
 				slow + "ctx:n\r\nGET ctx:n\r\nPING\r\n",
 				"BLPOP none 0\r\nPING\r\n",
 				"BLPOP none 0\r\nSELECT 0\r\nPING\r\n",
+				"BLPOP ctx:none 0\r\nPING\r\n",
+				"GET ctx:k\r\nBLPOP ctx:none 0\r\nPING\r\n",
+				"XREAD BLOCK 0 STREAMS ctx:stream $\r\nPING\r\n",
 				strings.Repeat("ECHO 0123456789\r\nGET free\r\n", 2000),
 			} {
 				t.Run(fmt.Sprintf("%d others, rules %v, %.40q", others, len(config) > 12, said), func(t *testing.T) {
@@ -92,4 +95,25 @@ func TestAClientThatHasLeftTakesNothing(t *testing.T) {
 		}
 		direct.Del(t.Context(), key)
 	}
+}
+
+// Redis closes a client that says no more, whatever it waits for, and without a word; so does the proxy one in line.
+func TestAClientThatSaysNoMoreDoesNotStayInLine(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
+	line := lineFor(t, server, "ctx:s")
+	holder, _ := connect(t, "holder", proxy.Addr)
+	holder.does(nil, "GET", line.key)
+	for _, said := range []string{"GET ctx:s\r\n", "SET ctx:s v\r\n", "MGET ctx:s ctx:t\r\n", "BLPOP ctx:s 0\r\n", "MULTI\r\nGET ctx:s\r\nSET ctx:s v\r\nEXEC\r\n"} {
+		want := ""
+		if strings.HasPrefix(said, "MULTI") {
+			want = "+OK\r\n+QUEUED\r\n+QUEUED\r\n"
+		}
+		if heard := string(saysAndListens(t, proxy.Addr, said)); heard != want {
+			t.Errorf("%q: it hears %q, want %q", said, heard, want)
+		}
+		line.hasWaiters(0)
+	}
+	holder.does("OK", "SET", line.key, "v")
+	line.isEmpty()
 }

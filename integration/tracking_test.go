@@ -93,10 +93,85 @@ T: => 2
 T: PING => 1
 `
 
+// … or to a whole transaction, or to what is behind it in one; and not about other CLIENT commands in between.
+const cachedTogether = `
+T: CLIENT TRACKING ON OPTIN => 1
+T: CLIENT CACHING YES ; MULTI ; GET ctx:a ; GET free ; EXEC ; GET ctx:b => 6
+D: MSET ctx:a 1 free 1 ctx:b 1 => 1
+T: => 2
+T: CLIENT CACHING YES ; MULTI ; GET ctx:a ; SET ctx:c 1 ; GET ctx:c ; EXEC ; GET ctx:b => 7
+D: MSET ctx:a 2 ctx:b 2 ctx:c 2 => 1
+T: => 2
+T: MULTI ; GET ctx:a ; CLIENT CACHING YES ; GET ctx:b ; GET free ; EXEC ; GET ctx:c => 7
+D: MSET ctx:a 3 ctx:b 3 ctx:c 3 free 3 => 1
+T: => 2
+T: MULTI ; SET ctx:a 1 ; CLIENT CACHING YES ; GET ctx:b ; EXEC ; GET ctx:c => 6
+D: MSET ctx:a 4 ctx:b 4 ctx:c 4 => 1
+T: => 1
+T: MULTI ; CLIENT CACHING YES ; EXEC ; GET ctx:a => 4
+D: SET ctx:a 5 => 1
+T: MULTI ; CLIENT CACHING YES ; GET free ; EXEC ; GET ctx:a => 5
+D: MSET ctx:a 6 free 6 => 1
+T: => 1
+T: MULTI ; CLIENT CACHING NO ; GET ctx:a ; EXEC => 4
+T: CLIENT CACHING YES => 1
+T: MULTI => 1
+T: GET ctx:a => 1
+T: EXEC => 1
+D: SET ctx:a 7 => 1
+T: => 1
+T: CLIENT CACHING YES => 1
+T: MULTI => 1
+T: SET ctx:a 8 => 1
+T: GET ctx:b => 1
+T: EXEC => 1
+D: SET ctx:b 8 => 1
+T: => 1
+T: CLIENT CACHING YES => 1
+T: MULTI => 1
+T: GET free => 1
+T: DISCARD => 1
+T: GET ctx:a ; GET free => 2
+D: MSET ctx:a 9 free 9 => 1
+T: CLIENT CACHING YES => 1
+T: MULTI => 1
+T: GET free => 1
+T: EXEC => 1
+D: SET free 10 => 1
+T: => 1
+T: CLIENT CACHING YES ; CLIENT GETNAME ; GET ctx:a ; GET ctx:b => 4
+D: MSET ctx:a 11 ctx:b 11 => 1
+T: => 1
+T: CLIENT CACHING YES ; NONSENSE ; GET ctx:a => 3
+D: SET ctx:a 12 => 1
+T: CLIENT CACHING YES ; EVAL "return redis.call('get',KEYS[1])" 1 ctx:a ; GET ctx:b => 3
+D: MSET ctx:a 13 ctx:b 13 => 1
+T: => 1
+T: GET ctx:a ; CLIENT CACHING YES ; EVAL "return redis.call('get',KEYS[1])" 1 ctx:a ; SET ctx:a 14 => 4
+D: SET ctx:a 15 => 1
+T: => 1
+T: WATCH free ; CLIENT CACHING YES ; MULTI ; GET ctx:a ; EXEC => 5
+D: SET ctx:a 16 => 1
+T: => 1
+T: WATCH free => 1
+T: CLIENT CACHING YES => 1
+T: MULTI => 1
+T: SET ctx:a 17 => 1
+T: GET ctx:b => 1
+T: EXEC => 1
+D: SET ctx:b 17 => 1
+T: => 1
+T: PING => 1
+`
+
 func TestAClientThatCachesHearsWhatChanged(t *testing.T) {
 	w := startTwins(t, endless("0s", "writes_per_read: many"))
-	for name, script := range map[string]string{"all it reads": trackedReads, "what it chooses": cachedByChoice} {
-		t.Run(name, func(t *testing.T) { w.plays(t, "3", script) })
+	for name, script := range map[string]string{"all it reads": trackedReads, "what it chooses": cachedByChoice, "what it chooses together": cachedTogether} {
+		t.Run(name, func(t *testing.T) {
+			empty(t, w.straight)
+			empty(t, w.behind)
+			w.plays(t, "3", script)
+		})
 	}
 }
 

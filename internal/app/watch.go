@@ -50,12 +50,12 @@ func (p *Proxy) countRules() {
 const spareFiles = 64
 
 // warnOfFiles says at start, rather than under load, that the process may not open as many files as
-// its clients may need: two for each.
+// its clients may need: two for each. The Go runtime has raised the soft limit to the hard one.
 func (p *Proxy) warnOfFiles() {
 	var files unix.Rlimit
 	need := 2*p.cfg.Limits.Connections + spareFiles
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur < uint64(need) {
-		p.log.Warn("the process may open fewer files than its clients may need: raise the limit (ulimit -n), or lower limits.connections",
+		p.log.Warn("the process may open fewer files than its clients may need: raise the hard limit (ulimit -Hn), or lower limits.connections",
 			"files", files.Cur, "connections", p.cfg.Limits.Connections, "needed", need)
 	}
 }

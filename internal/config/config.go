@@ -16,7 +16,7 @@ type Config struct {
 	Listen string `yaml:"listen"`
 	// Admin is where health and metrics are served: host:port, unix:///path, or
 	// "" for nowhere. Default "127.0.0.1:9380".
-	Admin string `yaml:"admin"`
+	Admin string `yaml:"admin" empty:"nowhere"`
 	// Name is this proxy's name in messages, so that a refusal says behind
 	// which proxy the holder is. Default the host's name.
 	Name string `yaml:"name"`

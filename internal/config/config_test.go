@@ -169,6 +169,25 @@ func TestAFlagWinsOverAVariableAndThatOverTheFile(t *testing.T) {
 	}
 }
 
+// An empty variable counts as none, but where nothing is something to ask for.
+func TestAnEmptyVariableTurnsAdminOff(t *testing.T) {
+	const file = "admin: 127.0.0.1:1\nupstream: {url: 'redis://file'}\n"
+	t.Setenv("FENCE_ADMIN", "")
+	if cfg := load(t, file); cfg.Admin != "" {
+		t.Errorf("admin is at %q", cfg.Admin)
+	}
+	if cfg := load(t, file, "--admin=127.0.0.1:2"); cfg.Admin != "127.0.0.1:2" {
+		t.Errorf("with a flag, admin is at %q", cfg.Admin)
+	}
+	for _, o := range options() {
+		t.Setenv(variable(o.key), "")
+	}
+	want := defaults()
+	if cfg := load(t, "upstream: {url: 'redis://file'}\n"); cfg.Listen != want.Listen || cfg.Name != want.Name || cfg.Limits != want.Limits || cfg.Log != want.Log || cfg.Admin != "" {
+		t.Errorf("%+v", cfg)
+	}
+}
+
 func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s",

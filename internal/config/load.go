@@ -73,14 +73,17 @@ func stack(file *document, flags *pflag.FlagSet) (*layers, error) {
 		flags = new(pflag.FlagSet)
 	}
 	l := &layers{viper: viper.New(), file: file, flags: flags}
+	l.viper.AllowEmptyEnv(true)
 	if err := l.viper.MergeConfigMap(file.tree()); err != nil {
 		return nil, fmt.Errorf("merge the configuration file: %w", err)
 	}
 	def := defaults()
 	for _, o := range options() {
 		l.viper.SetDefault(o.key, fmt.Sprint(o.field(def)))
-		if err := l.viper.BindEnv(o.key, variable(o.key)); err != nil {
-			return nil, fmt.Errorf("bind %s: %w", variable(o.key), err)
+		if o.empty || os.Getenv(variable(o.key)) != "" {
+			if err := l.viper.BindEnv(o.key, variable(o.key)); err != nil {
+				return nil, fmt.Errorf("bind %s: %w", variable(o.key), err)
+			}
 		}
 		if f := flags.Lookup(flagOf(o.key)); f != nil {
 			if err := l.viper.BindPFlag(o.key, f); err != nil {
@@ -108,6 +111,7 @@ func (l *layers) blame(key string, f *fault) *Error {
 type option struct {
 	key   string // "upstream.url"
 	index []int
+	empty bool // its variable may be empty and mean something: its field has a tag that says what
 }
 
 func (o option) field(c *Config) reflect.Value {
@@ -126,7 +130,8 @@ func options() []option {
 				walk(f.Type, path, at)
 			case reflect.Slice: // the rules
 			default:
-				found = append(found, option{key: path, index: at})
+				_, empty := f.Tag.Lookup("empty")
+				found = append(found, option{key: path, index: at, empty: empty})
 			}
 		}
 	}

@@ -260,6 +260,28 @@ func TestAReadTakesUpAHoldWhoseLeaseEnded(t *testing.T) {
 	})
 }
 
+// The store grants a waiter for less than the lease, until the hold is renewed.
+func TestAGrantForAMomentIsBelievedForNoLonger(t *testing.T) {
+	bubble(t, long, func(w *world) {
+		s := w.client("a").sequence("s")
+		b := w.f.begin(s.Record, s.Claim, "", tokenstore.Basis{})
+		b.Lease = time.Second
+		w.f.fail(true, "renew")
+		s.Granted(b, time.Now())
+		for _, want := range []How{Verify, Resume} {
+			if how, _, err := s.BeforeRead(t.Context(), "get", time.Now()); how != want || err != nil {
+				w.Errorf("a read does %v, want %v (%v)", how, want, err)
+			}
+			w.pass(time.Second)
+		}
+		w.f.fail(false, "renew")
+		w.pass(time.Second)
+		if how, _, _ := s.BeforeRead(t.Context(), "get", time.Now().Add(w.rule.Lease-2*time.Second)); how != Verify {
+			w.Errorf("after a renewal, a read does %v", how)
+		}
+	})
+}
+
 func TestAReadThatCannotTakeUpItsHoldReportsTheLossOnce(t *testing.T) {
 	bubble(t, long, func(w *world) {
 		a, b := w.client("a"), w.client("b")

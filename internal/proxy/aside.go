@@ -57,6 +57,6 @@ func (c *client) answeredAll() error {
 	if c.up == nil || !c.up.Outstanding() {
 		return nil
 	}
-	_, err := c.sync([]byte("*1\r\n$4\r\nPING\r\n"), false)
+	_, err := c.sync([]byte(ping), false)
 	return err
 }

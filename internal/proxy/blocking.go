@@ -223,10 +223,7 @@ func (c *client) standDown(w *wait, why error) error {
 	if err := c.rouse(w); err != nil {
 		return err
 	}
-	select {
-	case <-w.standby.Done:
-	case <-time.After(lastReplies):
-	}
+	within(w.standby.Done, lastReplies)
 	return why
 }
 

@@ -26,7 +26,7 @@ func (k *kills) lately() bool { return time.Since(time.Unix(0, k.last.Load())) <
 func (c *client) canBeCarried() bool {
 	s := &c.state
 	return !c.leaving.Load() && !c.up.Owes() && !c.up.Outstanding() && !c.hears() &&
-		!s.alone && !s.multi && !s.watching && !s.known && !c.srv.kills.lately()
+		!s.alone && s.login == nil && !s.multi && !s.watching && !s.known && !c.srv.kills.lately()
 }
 
 // drop lets go of an upstream connection that has ended.

@@ -31,8 +31,11 @@ type client struct {
 
 	call       *upstream.Call // commands collected for a shared connection
 	callWrites bool
+	shares     *shares          // of those who are the same user; nil: it shares with nobody
 	shared     *upstream.Shared // the one used last
 	sharedKey  shareKey
+	met        []*upstream.Shared // that are known to be of its user, if it has logged in
+	ownUsed    time.Time          // when a client that has logged in last used up instead
 
 	parser *resp.RequestParser
 	ease   int // commands until it is looked again how many are unanswered (pipeline.go)
@@ -75,7 +78,7 @@ type client struct {
 func newClient(s *Server, conn net.Conn) *client {
 	nc := socket.New(conn)
 	c := &client{
-		srv: s, nc: nc,
+		srv: s, nc: nc, shares: s.shares,
 		parser: resp.NewRequestParser(s.requests()), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
@@ -186,8 +189,8 @@ func (c *client) flush() error {
 // handle is one command's way: what does it mean, and what is done about it?
 func (c *client) handle(req resp.Request) error {
 	c.hush()
-	c.arm()
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
+	c.arm(cmd)
 	p, err := c.plan(cmd, req.Args)
 	switch {
 	case c.stranded.Load():
@@ -221,6 +224,8 @@ func (c *client) answerError(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, errGone): // which Redis ends without a word
+		return err
 	case fatal(err):
 		_ = c.refuse(err)
 		return err
@@ -409,12 +414,12 @@ func (c *client) refuse(err error) error {
 	return c.local(errorLine(err, time.Now()))
 }
 
-// finish lets the replies under way reach the client.
+// finish lets the replies under way reach the client. What is said in their place comes behind, and has as long.
 func (c *client) finish() {
-	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	for end := time.Now().Add(lastReplies); c.up != nil && c.up.Outstanding() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+	_ = c.nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	_ = c.out.Flush()
 }
 

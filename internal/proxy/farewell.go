@@ -25,24 +25,54 @@ func (c *client) hearOut() {
 	}
 }
 
-// awaitLast waits for an exchange whose client says no more.
-func (c *client) awaitLast(x *upstream.Exchange) error {
-	if c.lastly(x.Done) {
-		return x.Err
+// part ends the wait for an exchange whose client is to go; ended says that the client says no more. The
+// client gets its reply, or what the error says, but never both.
+func (c *client) part(x *upstream.Exchange, ended bool) error {
+	in := false
+	switch {
+	case c.blocks, c.blocking:
+	case c.stopping.Load(), c.lost.Load():
+		in = within(x.Done, lastReplies)
+	case ended:
+		in = c.lastly(x.Done)
 	}
-	return c.gone()
+	if !in && x.Withdraw() {
+		return c.gone()
+	}
+	if !in && !within(x.Done, lastReplies) { // a part of the reply has been sent
+		c.cut()
+		<-x.Done
+	}
+	c.blocking = false
+	return x.Err
+}
+
+// cut breaks the client's upstream connections.
+func (c *client) cut() {
+	_ = c.up.Close()
+	if c.aside != nil {
+		_ = c.aside.up.Close()
+	}
 }
 
 // lastly waits for done, but not for ever, nor when the proxy stops.
 func (c *client) lastly(done <-chan struct{}) bool {
-	look := time.NewTicker(probeEvery)
-	defer look.Stop()
 	for end := time.Now().Add(lastWords); time.Now().Before(end) && !c.stopping.Load(); {
-		select {
-		case <-done:
+		if within(done, probeEvery) {
 			return true
-		case <-look.C:
 		}
 	}
 	return false
+}
+
+// within waits for done, for d at most.
+func within(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
 }

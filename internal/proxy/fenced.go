@@ -34,9 +34,7 @@ const unwatch = "*1\r\n$7\r\nUNWATCH\r\n"
 func (c *client) unwatch() {
 	if c.watched.set {
 		c.up.Drop([]byte(unwatch), 1)
-		if c.armed != nil {
-			c.up.Drop(c.armed, 1)
-		}
+		c.rearm()
 		c.watched.gone()
 	}
 }

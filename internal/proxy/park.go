@@ -58,10 +58,7 @@ func (c *client) await(x *upstream.Exchange) error {
 		case c.circle = <-c.waiter.Stuck:
 			c.giveWay(deadlocked)
 		case <-w.gone:
-			if w.ended && !c.blocks && !c.blocking {
-				return c.awaitLast(x)
-			}
-			return c.gone()
+			return c.part(x, w.ended)
 		}
 	}
 }
@@ -120,9 +117,6 @@ func (c *client) queue(left time.Duration) (bool, error) {
 
 // sleep waits to be woken, or for d to be over. over says that the client stands by no more.
 func (c *client) sleep(blocked *wait, d time.Duration) (over bool, err error) {
-	if c.stopping.Load() {
-		return false, c.gone() // said between two sleeps
-	}
 	w := c.watch()
 	defer w.stop()
 	c.timer.Reset(d)
@@ -216,4 +210,7 @@ func (w *watcher) stop() {
 	_ = w.c.nc.SetReadDeadline(past)
 	<-w.done
 	_ = w.c.nc.SetReadDeadline(time.Time{})
+	if w.c.stopping.Load() || w.c.lost.Load() {
+		_ = w.c.nc.SetReadDeadline(past) // it was said meanwhile
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
@@ -107,6 +108,8 @@ func TestAClientThatIsToGoWhileItsCommandWaitsIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _ := connect(t, offline(t), "tcp")
 			ends(t, c, wait, c.stop, errStopping)
+			c.watch().stop() // a wait that was over in the moment in which it was told
+			ends(t, c, wait, func() {}, errStopping)
 		})
 	}
 }
@@ -196,5 +199,17 @@ func TestAWaitForAReplyEndsWithIt(t *testing.T) {
 		x.Reset(1, -1, false, nil)
 		x.Err = want
 		ends(t, c, func(c *client) error { return c.await(x) }, func() { x.Done <- struct{}{} }, want)
+	}
+}
+
+// The store took this proxy's waiters for gone: the client takes a place anew before it waits on.
+func TestAWaiterThatHasLostItsPlaceDoesNotWaitWithoutOne(t *testing.T) {
+	c, _ := connect(t, offline(t), "tcp")
+	s := c.owner.Sequence(0, c.srv.rules.Rules()[0], []byte("s1"))
+	for ahead, waits := range map[int]bool{-1: false, 0: true, 3: true} {
+		p, err := c.queued(s, tokenstore.Begin{Ahead: ahead}, time.Now())
+		if (p.left > 0) != waits || err != nil {
+			t.Errorf("behind %d others, it waits for %v (%v)", ahead, p.left, err)
+		}
 	}
 }

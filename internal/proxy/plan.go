@@ -134,7 +134,7 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	}
 	switch {
 	case c.state.multi && c.tx.passed:
-		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY, TRACKING or CACHING", heldMost>>20))
+		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY or TRACKING", heldMost>>20))
 	case c.otherDB(cmd, args):
 		return deny("reaches into another database, where its session can't be fenced from here")
 	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:

@@ -341,12 +341,12 @@ func (c *client) readLost(p plan, err error) error {
 	if errors.As(err, &fenced) {
 		return err
 	}
-	late := errors.Is(err, errGone) && !c.blocks && c.answered()
+	late := errors.Is(err, errGone) && !c.blocks && within(c.exchange.Done, giveBack)
 	for i, q := range p.parts {
 		switch {
 		case q.sequence.State() == lock.Held:
 		case i < len(c.asks) && c.asks[i].how == lock.Look: // it takes nothing
-		case late: // while nobody else is inside, who might be granted the session anew
+		case late: // what it was granted goes back while nobody else is inside, who might be granted the session anew
 			b, _ := c.srv.store.ParseBegin(c.exchange.Frame(c.asks[i].frame))
 			c.unqueue(context.Background(), q.sequence, b.Grant)
 		default: // nobody knows what it was granted
@@ -358,16 +358,4 @@ func (c *client) readLost(p plan, err error) error {
 		return err
 	}
 	return &downError{p.sessions(), err}
-}
-
-// answered waits for the answers to a question whose client has gone, for what they granted must
-// be given back. It reports whether they are in, those at least that came before the connection
-// broke.
-func (c *client) answered() bool {
-	select {
-	case <-c.exchange.Done:
-		return true
-	case <-time.After(giveBack):
-		return false
-	}
 }

@@ -42,7 +42,8 @@ type Server struct {
 	log      *slog.Logger
 
 	owner    *lock.Owner // of rules with owner: proxy
-	shares   shares
+	shares   *shares     // of clients that have not logged in themselves
+	logins   logins
 	commands commands
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away
@@ -64,7 +65,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		limits: o.Limits, metrics: o.Metrics, log: o.Log,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
-		shares:  shares{endpoint: o.Upstream, limits: o.Limits.upstream(), byKey: map[shareKey]*upstream.Shared{}},
+		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
 	}
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
@@ -121,7 +122,7 @@ func (s *Server) accept(nc net.Conn) {
 	s.shares.clients.Add(1)
 	s.work.Go(func() {
 		c.run()
-		s.shares.clients.Add(-1)
+		s.logins.leave(c.shares)
 		s.metrics.Connected(-1)
 		s.mu.Lock()
 		delete(s.clients, c)
@@ -151,8 +152,13 @@ func (s *Server) Shutdown(ctx context.Context) {
 		c.stop()
 	}
 	s.mu.Unlock()
-	late := time.AfterFunc(lastReplies, s.shares.close) // for those that wait for a Redis which does not answer
+	late := time.AfterFunc(lastReplies, s.closeShares) // for those that wait for a Redis which does not answer
 	s.work.Wait()
 	late.Stop()
+	s.closeShares()
+}
+
+func (s *Server) closeShares() {
 	s.shares.close()
+	s.logins.close()
 }

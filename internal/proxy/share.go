@@ -10,7 +10,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
-// Commands that leave no state behind travel on connections that all clients share; the rest, and
+// Commands that leave no state behind travel on connections that all clients of one user share; the rest, and
 // everything guarded, on a connection of the client's own (client.link), which is made when it is
 // first needed. Replies keep their order, since a client's commands on one kind of connection are
 // answered before it uses the other.
@@ -22,7 +22,7 @@ const (
 	shareNone = command.FlagBlocking | command.FlagPubSub | command.FlagAdmin | command.FlagNoScript | command.FlagNoMulti | command.FlagMovable | command.FlagModule
 )
 
-// shareFrom is the number of clients from which on they share. Fewer are better served each by a
+// shareFrom is the number of clients of one user from which on they share. Fewer are better served each by a
 // connection of its own, and are then seen by Redis one by one.
 const shareFrom = 8
 
@@ -43,7 +43,7 @@ func shareable(cmd *command.Command) bool {
 // sticky are commands whose effect on a connection stays, and touches the client's commands of
 // all kinds: whoever sends one keeps to the connection of its own.
 var sticky = map[string]struct{}{
-	"auth": {}, "client|tracking": {}, "client|caching": {}, "client|no-evict": {}, "client|no-touch": {},
+	"client|tracking": {}, "client|caching": {}, "client|no-evict": {}, "client|no-touch": {},
 	"readonly": {}, "readwrite": {}, "asking": {}, "monitor": {}, "sync": {}, "psync": {},
 }
 
@@ -53,13 +53,19 @@ type shareKey struct {
 	writes    bool // apart from reads, which a CLIENT PAUSE of writes must not hold up
 }
 
-// shares are a server's shared connections.
+// shares are the connections that clients share who are the same user to Redis.
 type shares struct {
 	endpoint *upstream.Endpoint
+	login    upstream.Login // nil: the proxy's own
 	limits   upstream.Limits
 	clients  atomic.Int64 // served now
+	ended    atomic.Bool  // of a login: one of them has ended, and none is used any more
 	mu       sync.Mutex
 	byKey    map[shareKey]*upstream.Shared
+}
+
+func newShares(endpoint *upstream.Endpoint, login upstream.Login, limits upstream.Limits) *shares {
+	return &shares{endpoint: endpoint, login: login, limits: limits, byKey: map[shareKey]*upstream.Shared{}}
 }
 
 func (s *shares) get(key shareKey) *upstream.Shared {
@@ -68,8 +74,9 @@ func (s *shares) get(key shareKey) *upstream.Shared {
 	c := s.byKey[key]
 	if c == nil {
 		c = upstream.NewShared(func(ctx context.Context) (net.Conn, error) {
-			return s.endpoint.Dial(ctx, key.db, key.proto)
+			return s.endpoint.DialAs(ctx, s.login, key.db, key.proto)
 		}, &s.clients)
+		c.Once = s.login != nil
 		c.Limit(s.limits)
 		s.byKey[key] = c
 	}
@@ -84,11 +91,13 @@ func (s *shares) close() {
 	}
 }
 
+const ping = "*1\r\n$4\r\nPING\r\n"
+
 // overtake prepares a WAIT, which waits for the writes made before the last command of its own
 // connection: any command will do to count those on another one.
 func (c *client) overtake() {
 	if (c.shared != nil || c.carried) && !c.state.multi {
-		c.up.Drop([]byte("*1\r\n$4\r\nPING\r\n"), 1)
+		c.up.Drop([]byte(ping), 1)
 	}
 }
 
@@ -98,10 +107,13 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 	if c.state.alone || c.state.multi || c.state.watching || c.silent || !shareable(cmd) {
 		return false, nil
 	}
+	if c.shares == nil || !c.shares.serve(c) {
+		return false, nil
+	}
 	if c.maySubscribe() {
 		return false, nil // messages and replies come in one order
 	}
-	if c.call.Frames == 0 && c.srv.shares.clients.Load() < shareFrom {
+	if c.call.Frames == 0 && c.shares.clients.Load() < shareFrom {
 		return false, nil
 	}
 	if c.up != nil && c.up.Outstanding() {
@@ -119,6 +131,14 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 	return true, nil
 }
 
+// do carries out what was collected on the shared connection.
+func (c *client) do() error {
+	if c.shares.login != nil {
+		return c.doAsItself()
+	}
+	return c.shared.Do(c.call)
+}
+
 // sendShared carries out what was collected and takes the replies.
 func (c *client) sendShared() error {
 	if c.call.Frames == 0 {
@@ -126,9 +146,9 @@ func (c *client) sendShared() error {
 	}
 	key := shareKey{c.state.db, c.state.proto, c.callWrites}
 	if c.shared == nil || c.sharedKey != key {
-		c.shared, c.sharedKey = c.srv.shares.get(key), key
+		c.shared, c.sharedKey = c.shares.get(key), key
 	}
-	err := c.shared.Do(c.call)
+	err := c.do()
 	c.owed(err)
 	_, writeErr := c.out.Write(c.call.Replies)
 	c.owed(writeErr)

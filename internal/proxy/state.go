@@ -278,10 +278,9 @@ func (c *client) renamed(name string, req resp.Request) error {
 	}
 	switch name {
 	case "reset":
-		info := c.state.info
+		alone, info := c.state.alone, c.state.info
 		c.state = newState(0)
-		c.state.alone = true // RESET has logged it out
-		c.state.info = info
+		c.state.alone, c.state.info = alone, info
 		c.loggedIn(upstream.Login{})
 		c.watched.gone()
 	case "client|setname":
@@ -299,7 +298,6 @@ func (c *client) greeted(args [][]byte, proto int) {
 	c.state.proto = proto
 	for i, a := range args {
 		if i > 1 && i+2 < len(args) && isWord(a, "AUTH") {
-			c.state.alone = true
 			c.loggedIn(login(args[i+1 : i+3]))
 		}
 		if i+1 < len(args) && isWord(a, "SETNAME") {
@@ -338,4 +336,6 @@ func (c *client) loggedIn(as upstream.Login) {
 	c.state.login, c.state.proved = as, false
 	c.owner.Belongs(c.label())
 	c.dropAside()
+	c.srv.logins.leave(c.shares)
+	c.shares, c.shared, c.met = c.srv.join(as), nil, nil
 }

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
 
@@ -22,8 +24,12 @@ func (c *client) track(req resp.Request) error {
 }
 
 // cache passes CLIENT CACHING, which Redis applies to the next command, or to a whole transaction. It
-// is kept, to be said again behind what the fence sends before that command.
+// is kept, to be said again behind what the proxy sends before that command.
 func (c *client) cache(req resp.Request) error {
+	if c.state.multi {
+		c.up.Pass(req.Raw, 1)
+		return nil
+	}
 	x, err := c.sync(req.Raw, true)
 	if err == nil && x.StreamType == '+' {
 		c.state.caching = slices.Clone(req.Raw)
@@ -31,9 +37,20 @@ func (c *client) cache(req resp.Request) error {
 	return err
 }
 
-// arm begins a command: is it the one that CLIENT CACHING was about?
-func (c *client) arm() {
-	if !c.state.multi {
+// arm begins a command: is it the one that CLIENT CACHING was about? Those of CLIENT are not.
+func (c *client) arm(cmd *command.Command) {
+	switch {
+	case c.state.multi:
+	case cmd != nil && strings.HasPrefix(cmd.Name, "client|"):
+		c.armed = nil
+	default:
 		c.armed, c.state.caching = c.state.caching, nil
+	}
+}
+
+// rearm says CLIENT CACHING again before a MULTI of the client's.
+func (c *client) rearm() {
+	if c.armed != nil {
+		c.up.Drop(c.armed, 1)
 	}
 }

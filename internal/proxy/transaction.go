@@ -67,7 +67,7 @@ type touch struct {
 
 // hold begins to hold a transaction. It reports false if there is nothing to guard.
 func (c *client) hold() bool {
-	if c.srv.rules.Empty() || c.state.replica || c.silent || c.armed != nil {
+	if c.srv.rules.Empty() || c.state.replica || c.silent {
 		return false
 	}
 	if _, err := c.prove(body{}); err != nil {
@@ -153,7 +153,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 // connection: it is passed as it comes, and what was held before it.
 func unheld(name string) bool {
 	switch name {
-	case "auth", "hello", "monitor", "sync", "psync", "client|tracking", "client|caching", "client|reply", "client|kill":
+	case "auth", "hello", "monitor", "sync", "psync", "client|tracking", "client|reply", "client|kill":
 		return true
 	}
 	return changesSubscriptions(name)
@@ -262,6 +262,7 @@ func (c *client) try() error {
 	}
 	if !tx.open {
 		c.unwatch()
+		c.rearm()
 		x, err := c.sync([]byte(multi), !tx.begun)
 		switch {
 		case err != nil:
@@ -378,9 +379,11 @@ func (c *client) passOn() error {
 	case tx.open && !c.state.watching:
 	case tx.begun:
 		c.closeTry()
+		c.rearm()
 		c.up.Drop(slices.Concat([]byte(multi), tx.raw[:tx.tried]), 1+tx.heard)
 	default:
 		c.unwatch()
+		c.rearm()
 		c.up.Pass([]byte(multi), 1)
 	}
 	c.up.Pass(tx.raw[tx.tried:], tx.count-tx.heard)

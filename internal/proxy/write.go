@@ -121,7 +121,11 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	w, x := &c.commit, c.exchange
 	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant)
-	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, b.raw, b.count, stands)
+	var caching []byte
+	if up == c.up {
+		caching = c.armed
+	}
+	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, caching, b.raw, b.count, stands)
 	c.unwatched(up)
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
 	switch {

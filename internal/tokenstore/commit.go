@@ -66,8 +66,9 @@ func (b Block) Settle(i int) int { return b.Exec + b.Commands + i }
 
 // AppendCommit appends the block that applies so many commands of a client (RESP bytes) under their tokens.
 // With watched, the records' tokens are under WATCH on the connection since they were last known
-// to be good (AppendWatch, AppendVerify): the block needs no check then.
-func (s *Store) AppendCommit(dst []byte, parts []Commit, commands []byte, count int, watched bool) ([]byte, Block) {
+// to be good (AppendWatch, AppendVerify): the block needs no check then. before, if there is any, is one request to be
+// sent right before the transaction.
+func (s *Store) AppendCommit(dst []byte, parts []Commit, before, commands []byte, count int, watched bool) ([]byte, Block) {
 	b := Block{Commands: count}
 	if !watched {
 		dst = appendWatch(dst, parts)
@@ -76,6 +77,10 @@ func (s *Store) AppendCommit(dst []byte, parts []Commit, commands []byte, count 
 		}
 		b.Checks = len(parts)
 		b.Frames = 1 + len(parts)
+	}
+	if len(before) > 0 {
+		dst = append(dst, before...)
+		b.Frames++
 	}
 	dst = append(dst, "*1\r\n$5\r\nMULTI\r\n"...)
 	dst = append(dst, commands...)

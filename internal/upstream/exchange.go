@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
@@ -54,6 +55,7 @@ type Exchange struct {
 	passes  bool          // the reply being read goes downstream
 	dropped bool          // it is the client's and not wanted
 	quiet   bool          // it goes nowhere, though it was wanted
+	fate    atomic.Int32  // of what is the client's: see Withdraw
 	Done    chan struct{} // receives when the last reply is in, or the connection broke
 }
 
@@ -70,6 +72,22 @@ func (x *Exchange) Reset(frames, stream int, open bool, decide func(typ byte) bo
 	case <-x.Done:
 	default:
 	}
+}
+
+// What becomes of the client's part of an exchange.
+const (
+	open      int32 = iota
+	begun           // the client gets it
+	withdrawn       // it does not
+)
+
+// Withdraw takes back what the client was to get of the exchange, and reports false if it has begun to
+// get it. The replies are still awaited.
+func (x *Exchange) Withdraw() bool { return x.fate.CompareAndSwap(open, withdrawn) }
+
+// gives reports whether the client gets its part, from now on for good.
+func (x *Exchange) gives() bool {
+	return x.fate.Load() == begun || x.fate.CompareAndSwap(open, begun)
 }
 
 // Frame returns the i-th reply as it came; the streamed one is empty. Of an opened EXEC, the
@@ -94,10 +112,10 @@ func (x *Exchange) begin(typ byte) (header []byte) {
 	x.passes, x.dropped = false, false
 	switch {
 	case i >= x.From && i < x.To:
-		x.passes = true
+		x.passes = x.gives()
 	case x.Open && !x.Opened:
 	case i == x.Stream:
-		x.Streamed = x.Decide(typ)
+		x.Streamed = x.Decide(typ) && x.gives()
 		if x.Streamed && x.Whole {
 			header = resp.AppendArray(nil, x.total-x.Tail-i)
 		}
@@ -112,7 +130,9 @@ func (x *Exchange) begin(typ byte) (header []byte) {
 func (x *Exchange) streaming() bool { return x.passes }
 
 // owes reports whether the client has got a part of what it is to get of the exchange, and not all.
-func (x *Exchange) owes() bool { return x.Streamed || x.From < x.To && len(x.ends) < x.To }
+func (x *Exchange) owes() bool {
+	return x.Streamed || x.From < x.To && len(x.ends) < x.To && x.fate.Load() != withdrawn
+}
 
 // keep keeps bytes of the reply being read, unless it is the client's and dropped.
 func (x *Exchange) keep(data []byte) {

@@ -13,6 +13,9 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
+// ErrSpent says that a shared connection is not made anew: nothing was sent.
+var ErrSpent = errors.New("the shared connection has ended")
+
 // Shared is one upstream connection that carries the commands of many clients, those which leave
 // no state behind. There is no goroutine of its own: of the clients that come at the same time one
 // leads. It lets the others join, sends everything in one write, takes the replies to whom they
@@ -23,6 +26,9 @@ type Shared struct {
 	kept int // bytes of a call's replies that are kept; 0 is no limit
 	// clients is the number of clients that may come: a lone one need not wait for others.
 	clients *atomic.Int64
+	// Once, if set before the first call, says that the connection is made once: when it has ended, or could not be
+	// made, calls get ErrSpent.
+	Once bool
 
 	mu    sync.Mutex
 	out   []byte  // requests of the calls that wait
@@ -34,6 +40,7 @@ type Shared struct {
 	// Of the leader, who changes nc with mu held so that Close can break it:
 	nc     *socket.Conn
 	closed bool
+	made   bool // once, or tried to
 	in     []byte
 	framer resp.Framer
 	batch  batch
@@ -157,8 +164,15 @@ func (s *Shared) receive(data []byte) (more bool, err error) {
 
 // connect makes the connection.
 func (s *Shared) connect() error {
+	if s.Once && s.made {
+		return ErrSpent
+	}
+	s.made = true
 	nc, err := s.dial(context.Background())
-	if err != nil {
+	switch {
+	case err != nil && s.Once:
+		return fmt.Errorf("%w: %w", ErrSpent, err)
+	case err != nil:
 		return err
 	}
 	s.mu.Lock()
