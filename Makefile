@@ -37,7 +37,7 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet race integration ## Run everything that tests: vet, unit and integration tests
+test: deps vet race integration conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
@@ -58,12 +58,12 @@ soak: deps ## Load the proxy for DURATION (10m) and see whether heap and gorouti
 
 # Redis's own test suite; see the head of the script for what MODES there are.
 .PHONY: conformance
-conformance: ## Run Redis's own tests through the proxy; MODES="straight guarded" runs some
+conformance: ## Run Redis's own tests through the proxy, 20 minutes; MODES="straight guarded" runs some
 	@scripts/conformance.sh $(MODES)
 
 .PHONY: conformance-short
 conformance-short: ## Run some of Redis's own tests through the proxy
-	@scripts/conformance.sh --short unguarded
+	@scripts/conformance.sh --short unguarded guarded
 
 # Everybody has a turn in each round. 5 rounds take some 6 minutes on an idle machine, a look takes ROUNDS=1, figures
 # to publish ROUNDS=15. BENCH is a pattern as in BENCH=Cycle or BENCH=Pass/value=16384; a plot is drawn when

@@ -186,6 +186,12 @@ func TestAMonitorIsServedAsByRedis(t *testing.T) {
 				M: MONITOR ; PING => 2
 				O: SET free v => 1
 				M: => 1
+				O: multi => 1
+				O: set free w ; get free => 2
+				O: exec => 1
+				M: => 4
+				O: multi ; set free v ; exec => 3
+				M: => 3
 				M: PING ; ECHO text => 4
 				M: GET free => 1
 				M: SET ctx:s v => 1

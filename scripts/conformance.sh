@@ -4,12 +4,13 @@
 #
 #	conformance.sh [--short] [--all] [mode ...] [-- option of runtest ...]
 #
-# The modes; the first three if none is named:
+# The modes; all if none is named:
 #
 #	straight   without the proxy: what the suite says of this very server and machine
 #	unguarded  through a proxy without rules
+#	shared     … and with so many clients that they share upstream connections
 #	beside     through a proxy with a rule for keys that the suite does not use
-#	guarded    through a proxy that guards every key; the units about data only
+#	guarded    through a proxy that guards every key
 #
 # --short runs the units that say most in a minute. Options of runtest narrow it further:
 # -- --single unit/type/list, or -- --only "the name of a test".
@@ -24,16 +25,19 @@
 # source package (conformance/fetch.sh), stays in .bin and is unpacked anew for every run.
 # It runs in its mode for external servers, which leaves out what needs servers of its own
 # (replication, persistence, shutdown …), and without its slow tests. The unpacked copy
-# is changed in four places, none of them an assertion:
+# is changed in five places, none of them an assertion:
 #
 #   - A client that does not wait for its reply pauses for 10 ms after a command that
 #     blocks, subscribes, executes a transaction or is about clients. The suite takes it for
 #     granted that Redis has read such a command before the next one of another
 #     connection. With anything in between, even a plain TCP relay, that is a race.
-#   - A command that is refused as stale (FENCED) is sent once more, as an agent would:
-#     the suite flushes the database at will, and the fences with it.
-#   - After a failed test the client connects anew, so that the next test does not find
-#     itself inside MULTI, say.
+#   - A command that is refused as stale (FENCED) is sent again, as an agent would, once for
+#     each of its sessions and up to three times: the suite flushes the database at will, and the
+#     fences with it.
+#   - After a failed test the client connects anew, and what it may have set is set back, so
+#     that the next test does not find itself inside MULTI, say, or at a replica.
+#   - Connections that a unit has left open are closed at its end, as they are when each
+#     unit has a server of its own.
 #   - Progress is written line by line.
 set -euo pipefail
 
@@ -48,10 +52,6 @@ short_units=(
 	unit/type/{string,incr,list,set,zset,hash,stream-cgroups}
 	unit/{multi,pubsub,pubsubshard,scripting,functions,tracking,introspection,acl,acl-v2}
 )
-guarded_units=(
-	unit/{dump,keyspace,scan,sort,expire,bitops,bitfield,geo,hyperloglog}
-	unit/type/{string,incr,list,list-2,list-3,set,zset,hash,stream,stream-cgroups}
-)
 
 fail() {
 	echo "conformance: $*" >&2
@@ -63,7 +63,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--short) short=yes ;;
 	--all) all=yes ;;
-	straight | unguarded | beside | guarded) modes+=("$1") ;;
+	straight | unguarded | shared | beside | guarded) modes+=("$1") ;;
 	--)
 		shift
 		options=("$@")
@@ -73,7 +73,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ ${#modes[@]} -gt 0 ] || modes=(straight unguarded beside)
+[ ${#modes[@]} -gt 0 ] || modes=(straight unguarded shared beside guarded)
 
 # --- Processes, and their end ---
 
@@ -138,9 +138,9 @@ start_redis() {
 
 rules() {
 	case $1 in
-	unguarded) echo '[]' ;;
+	unguarded | shared) echo '[]' ;;
 	beside) echo '[{name: beside, prefix: "not:in:the:suite:", session: "not:in:the:suite:<session>:*"}]' ;;
-	guarded) echo '[{name: all, prefix: "", writes_per_read: many, idle: 50ms, wait: 5s, max_hold: 5m}]' ;;
+	guarded) echo '[{name: all, prefix: "", mode: lock, writes_per_read: many, idle: 50ms, wait: 5s, max_hold: 5m}]' ;;
 	esac
 }
 
@@ -157,6 +157,13 @@ start_proxy() {
 	done
 	cat "$3" >&2
 	fail "the proxy does not start"
+}
+
+# crowd PORT is eight clients that do nothing.
+crowd() {
+	local connections
+	for connections in {11..18}; do eval "exec $connections<>/dev/tcp/127.0.0.1/$1"; done
+	exec sleep infinity
 }
 
 # --- The suite ---
@@ -181,28 +188,27 @@ unpack() {
 
 	local racing='b[lrz]|xread|wait|p?subscribe|ssubscribe|[ps]?unsubscribe|exec|client|monitor'
 	change support/redis.tcl '/^proc ::redis::__dispatch__raw__ /,/^}/ s/^        if \{!\$deferred\} \{$/        if {$deferred \&\& [regexp -nocase {^('"$racing"')} $method]} { after 10 }\n&/'
-	change test_helper.tcl '/^proc r /,/^}/ s/^ *(\[srv \$level "client"\] \{\*\}\$args)$/    if {[catch {\1} reply how] \&\& [string match "FENCED *" $reply]} { return [\1] }\n    return -options $how $reply/'
-	change support/test.tcl '/^proc test /,/^}/ s/^    set ::cur_test \$prev_test$/    if {$::num_failed > $failed_before} { catch {reconnect} }\n&/'
+	local stale='$errorcode \&\& [string match "FENCED *" $retval] \&\& !$::redis::deferred($id) \&\& $method ne "read"'
+	change support/redis.tcl '/^proc ::redis::__dispatch__ /,/^}/ s/^    (set errorcode .*)$/&\n    for {set n 0} {$n < 3 \&\& '"$stale"'} {incr n} { \1 }/'
+	change support/test.tcl '/^proc test /,/^}/ s/^    set ::cur_test \$prev_test$/    if {$::num_failed > $failed_before} { catch { reconnect; r client unpause; r replicaof no one; r config set maxmemory 0 min-replicas-to-write 0 } }\n&/'
 	change support/test.tcl '/^proc test /,/^}/ s/^    incr ::num_tests$/&\n    set failed_before $::num_failed/'
+	change support/server.tcl '/^proc run_external_server_test /,/^}/ s/^    set srv \{\}$/&\n    set opened [array names ::redis::fd]/'
+	change support/server.tcl '/^proc run_external_server_test /,/^}/ s/^    set srv \[lpop ::servers\]$/&\n    foreach id [array names ::redis::fd] { if {$id ni $opened \&\& ![regexp "Handle$id\\\\M" [list $srv $::servers]]} { catch {::redis::redisHandle$id close} } }/'
 	change test_helper.tcl '1i fconfigure stdout -buffering line'
 }
 
-# selection MODE prints the options of runtest that select units.
+# selection prints the options of runtest that select units.
 selection() {
 	local units=()
 	[[ " ${options[*]} " != *" --single "* ]] || return 0
 	[ -z "$short" ] || units=("${short_units[@]}")
-	if [ "$1" = guarded ]; then
-		units=("${guarded_units[@]}")
-		[ -z "$short" ] || mapfile -t units < <(printf '%s\n' "${short_units[@]}" | grep -Fx -f <(printf '%s\n' "${guarded_units[@]}"))
-	fi
 	[ ${#units[@]} -eq 0 ] || printf -- '--single\n%s\n' "${units[@]}"
 }
 
 # run_suite MODE PORT LOG prints the units that have ended, and failures as they come.
 run_suite() {
 	local selected
-	mapfile -t selected < <(selection "$1")
+	mapfile -t selected < <(selection)
 	[ -n "$all" ] || sed -nE "s/^$1[[:space:]]+//p" "$exceptions" >"$work/excepted"
 	touch "$work/excepted"
 	cd "$suite"
@@ -232,6 +238,19 @@ lost() {
 		grep -F -f <(sed -nE 's/^Testing (.*)/\1: /p' "$logs/$1.log") || true
 }
 
+# unneeded MODE prints the exceptions that no test has the name of. Only a whole run can tell.
+unneeded() {
+	[ -z "$short$all${options[*]}" ] || return 0
+	local skipped name
+	skipped=$(tests "$1" skip | sed 's/^[^:]*: //')
+	while read -r name; do
+		case $name in
+		/*) grep -Eq -e "${name#/}" <<<"$skipped" || echo "$name" ;;
+		*) grep -Fxq -e "$name" <<<"$skipped" || echo "$name" ;;
+		esac
+	done <"$work/excepted"
+}
+
 # report TITLE < LINES prints them, if there are any, and then fails.
 report() {
 	local lines
@@ -249,6 +268,7 @@ judge() {
 		"$(tests "$1" ok | wc -l)" "$(tests "$1" err | wc -l)" "$(tests "$1" skip | wc -l)"
 	tests "$1" err | uniq | report "failed" || verdict=1
 	if [ "$1" != straight ]; then
+		unneeded "$1" | report "excepted, but not there" || verdict=1
 		[ "${modes[0]}" != straight ] || lost "$1" | report "passed straight, but did not come to their end" || verdict=1
 		sed -nE '/^(panic|fatal error): /p' "$logs/$1.proxy.log" | report "the proxy broke" || verdict=1
 	fi
@@ -267,6 +287,7 @@ run() {
 	if [ "$mode" != straight ]; then
 		start_proxy "$mode" "$work/$mode" "$logs/$mode.proxy.log"
 		port=$proxy_port
+		[ "$mode" != shared ] || launch crowd "$port"
 	fi
 	launch run_suite "$mode" "$port" "$logs/$mode.log"
 	wait "$job" || true # judge knows more

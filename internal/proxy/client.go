@@ -321,7 +321,7 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 	case "multi":
 		switch {
 		case c.state.multi || !cmd.Fits(len(req.Args)):
-		case c.hold():
+		case c.hold(req):
 			return nil
 		default:
 			c.unwatch()

@@ -39,6 +39,7 @@ const execAborted = "EXECABORT Transaction discarded because of previous errors.
 // transaction is what a client has sent since MULTI.
 type transaction struct {
 	passed bool   // it is not held, or not any more: commands are passed as they come
+	multi  []byte // MULTI as it came
 	raw    []byte // the commands as they came
 	count  int
 
@@ -66,7 +67,7 @@ type touch struct {
 }
 
 // hold begins to hold a transaction. It reports false if there is nothing to guard.
-func (c *client) hold() bool {
+func (c *client) hold(req resp.Request) bool {
 	if c.srv.rules.Empty() || c.state.replica || c.silent {
 		return false
 	}
@@ -77,7 +78,7 @@ func (c *client) hold() bool {
 	if cap(raw) > sharedMost {
 		raw = nil
 	}
-	c.tx = transaction{raw: raw}
+	c.tx = transaction{multi: append(c.tx.multi[:0], req.Raw...), raw: raw}
 	c.state.multi = true
 	return true
 }
@@ -263,7 +264,7 @@ func (c *client) try() error {
 	if !tx.open {
 		c.unwatch()
 		c.rearm()
-		x, err := c.sync([]byte(multi), !tx.begun)
+		x, err := c.sync(tx.multi, !tx.begun)
 		switch {
 		case err != nil:
 			_ = c.refuse(err)
@@ -303,7 +304,7 @@ func (c *client) tryAside() error {
 	n := tx.count - tx.heard
 	c.send = c.send[:0]
 	if !tx.open {
-		c.send = append(c.send, multi...)
+		c.send = append(c.send, tx.multi...)
 		n++
 	}
 	c.send = append(c.send, tx.raw[tx.tried:]...)
@@ -380,11 +381,11 @@ func (c *client) passOn() error {
 	case tx.begun:
 		c.closeTry()
 		c.rearm()
-		c.up.Drop(slices.Concat([]byte(multi), tx.raw[:tx.tried]), 1+tx.heard)
+		c.up.Drop(slices.Concat(tx.multi, tx.raw[:tx.tried]), 1+tx.heard)
 	default:
 		c.unwatch()
 		c.rearm()
-		c.up.Pass([]byte(multi), 1)
+		c.up.Pass(tx.multi, 1)
 	}
 	c.up.Pass(tx.raw[tx.tried:], tx.count-tx.heard)
 	*tx = transaction{passed: true}

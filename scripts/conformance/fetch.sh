@@ -4,7 +4,8 @@
 #
 #	fetch.sh 7.0.15
 #
-# Where apt does not have it, put it there by hand.
+# It needs neither root, nor deb-src in apt's sources, nor fresh lists. Where apt does not
+# have the source, put it there by hand.
 set -euo pipefail
 
 version=$1
@@ -15,10 +16,11 @@ if [ -f "$tarball" ]; then
 	echo "$tarball"
 	exit 0
 fi
-if ! command -v apt-get >/dev/null; then
-	echo "There is no apt-get here: put the source of Redis $version at $tarball" >&2
+fail() {
+	echo "$1: put the source of Redis $version at $tarball" >&2
 	exit 1
-fi
+}
+command -v apt-get >/dev/null || fail "There is no apt-get here"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -30,21 +32,23 @@ for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
 	if [ -f "$list" ]; then sed -n 's/^[[:space:]]*deb[[:space:]]/deb-src /p' "$list" >"$work/sources/$(basename "$list")"; fi
 done
 for list in /etc/apt/sources.list.d/*.sources; do
-	sed 's/^Types:.*/Types: deb-src/' "$list" >"$work/sources/$(basename "$list")"
+	sed 's/^Types:.*/Types: deb-src/I' "$list" >"$work/sources/$(basename "$list")"
 done
 apt() {
 	apt-get -qq -o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts="$work/sources" \
-		-o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" -o APT::Sandbox::User=root "$@"
+		-o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" \
+		-o APT::Sandbox::User=root -o Acquire::Retries=3 "$@" >&2
 }
 
 echo "Downloading the source of Redis $version into .bin" >&2
 cd "$work"
-apt update >&2 || true # one source that has no source packages must not matter
-apt source --download-only --tar-only redis >&2
-if [ ! -f "redis_$version.orig.tar.gz" ]; then
-	echo "apt has the source of another version: put the source of Redis $version at $tarball" >&2
-	exit 1
-fi
+apt update || true # one source that has no source packages must not matter
+# The package that is installed may not be the newest one any more.
+installed=$(dpkg-query -W -f '${source:Version}' redis-server 2>/dev/null || true)
+apt source --download-only --tar-only "redis${installed:+=$installed}" || apt source --download-only --tar-only redis ||
+	fail "apt could not download the source package of redis (its words are above)"
+[ -f "redis_$version.orig.tar.gz" ] || fail "apt has the source of another version only"
+
 mkdir -p "$own"
 cp "redis_$version.orig.tar.gz" "$tarball.$$"
 mv "$tarball.$$" "$tarball"
