@@ -37,6 +37,9 @@ func (s *Sequence) keep() time.Duration {
 	if s.lingering && s.Rule.Linger > 0 {
 		return min(s.Rule.Linger, s.Rule.Idle)
 	}
+	if s.vain {
+		return 0
+	}
 	if s.patience > 0 {
 		return min(s.patience, s.Rule.Idle)
 	}

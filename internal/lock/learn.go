@@ -14,8 +14,9 @@ const (
 	// lockFrom and lockUntil are the shares of reads that are followed by a write from which on reads of the kind
 	// lock, and below which they do so no more.
 	lockFrom, lockUntil = 0.2, 0.1
-	// memory is the number of reads after which one counts for a third of what it did.
-	memory = 32
+	// memory is the number of reads after which one counts for a third of what it did. It is short: a hold in vain keeps
+	// others waiting.
+	memory = 8
 	// borrowed is the number of an owner's own reads that what is known of its client counts for.
 	borrowed = 4
 	// patienceFirst is how long a write may be in coming as long as none has come yet; patienceLeast
@@ -69,7 +70,7 @@ type Decisions struct{ Locked, Looked uint64 }
 type Learnt struct {
 	Rule, Command, Client string
 	Share                 float64       // of the reads that a write of the same owner has followed
-	Reads                 int           // that it was learnt from, at most 32
+	Reads                 int           // that it was learnt from, at most 8
 	Delay                 time.Duration // from the read to the write, on average; 0: no write has followed
 	Locks                 bool          // whether a read of an owner that nothing else is known of would lock
 }
@@ -205,11 +206,12 @@ func (l *learner) try(k *kind, command uint64, now time.Time) *trial {
 	return t
 }
 
-// ended ends a trial.
-func (l *learner) ended(t *trial, followed bool, now time.Time) {
+// ended ends a trial, and reports whether reads of its kind lock now.
+func (l *learner) ended(t *trial, followed bool, now time.Time) (locks bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end(t, followed, now)
+	return t.kind.decide()
 }
 
 // end ends a trial; a write that comes after it was given up counts all the same.

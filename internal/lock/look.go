@@ -37,8 +37,11 @@ func (s *Sequence) try(command uint64, now time.Time) {
 			continue
 		}
 		if t.command == command { // once more, and not written in between
-			learner.ended(t, false, now)
+			s.vain = !learner.ended(t, false, now) && !s.must
 			s.trials[i] = learner.try(s.kind, command, now)
+			if s.vain && s.state == Held {
+				s.schedule(now)
+			}
 		}
 		return
 	}

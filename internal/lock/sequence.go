@@ -48,6 +48,7 @@ type Sequence struct {
 	kind     *kind         // of the read under way
 	trials   []*trial      // the reads that a write may follow
 	patience time.Duration // how long the hold waits for one; 0: idle
+	vain     bool          // the hold has turned out to be for a read alone
 	must     bool          // the next read takes the session, since a write was refused
 	steps    bool          // the next read does not
 
@@ -122,7 +123,7 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 		s.lingering = false
 	}
 	s.grant, s.seq = b.Grant, b.Seq
-	s.must = false
+	s.must, s.vain = false, false
 	s.used = sent
 	s.setState(Held)
 	lease := s.Claim.Lease

@@ -1,0 +1,155 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// A mix: of so many clients, half of them behind each of two proxies, one in twenty reads, thinks and writes, and the
+// others only read. Then it flips: the others read, think and write, and one in twenty only reads.
+const (
+	mixClients  = 40
+	mixWriters  = mixClients / 20
+	mixSessions = 4
+	mixThink    = 5 * time.Millisecond
+	mixTurn     = 2 * time.Second
+)
+
+// mix is the mix under one mode.
+type mix struct {
+	mode    string
+	clients []*redis.Client
+	proxies [2]*harness.Proxy
+	acked   [mixSessions]atomic.Int64
+
+	rates [2]series // reads and applied cycles per second, before and after the flip
+	done  [2]tally
+}
+
+// tally is what came of the commands.
+type tally struct{ reads, cycles, fenced, locked atomic.Int64 }
+
+func BenchmarkModes(b *testing.B) {
+	results := table{title: fmt.Sprintf("Modes, %d clients over two proxies on %d sessions; a cycle thinks %v", mixClients, mixSessions, mixThink)}
+	results.add("mix", "mode", "reads and cycles/s", "x lock", "x fence", "reads", "cycles", "FENCED", "LOCKED")
+	server := harness.StartRedis(b)
+	modes := []string{"lock", "fence", "auto"}
+	mixes := make([]*mix, len(modes))
+	for i, mode := range modes {
+		mixes[i] = newMix(b, server, mode)
+	}
+	for b.Loop() {
+		for _, m := range mixes {
+			for phase := range 2 {
+				m.turn(b, phase)
+			}
+		}
+	}
+	for phase, name := range []string{"95% read", "95% read and write"} {
+		for _, m := range mixes {
+			d := &m.done[phase]
+			results.add(name, m.mode, m.rates[phase].median(), m.rates[phase].over(mixes[0].rates[phase]).median(), m.rates[phase].over(mixes[1].rates[phase]).median(),
+				d.reads.Load(), d.cycles.Load(), d.fenced.Load(), d.locked.Load())
+		}
+	}
+	for _, m := range mixes {
+		for i := range mixSessions {
+			n := server.Client().StrLen(b.Context(), m.key(i)).Val()
+			if acked := m.acked[i].Load(); acked != n {
+				b.Errorf("mode %s, session %d: %d updates were acknowledged, %d are in the value", m.mode, i, acked, n)
+			}
+		}
+	}
+	results.print(os.Stdout)
+}
+
+func newMix(b *testing.B, server *harness.Redis, mode string) *mix {
+	b.Helper()
+	m := &mix{mode: mode}
+	for i := range m.proxies {
+		m.proxies[i] = harness.StartProxy(b, harness.ProxyOptions{Redis: server, ConfigYAML: fmt.Sprintf(
+			"rules:\n  - {name: %s, prefix: \"%s:\", mode: %s, owner: connection, idle: 1s, lease: 1s}\n", mode, mode, mode)})
+	}
+	for i := range mixClients {
+		client := redis.NewClient(&redis.Options{Addr: m.proxies[i%2].Addr, PoolSize: 1, MaxRetries: -1})
+		b.Cleanup(func() { _ = client.Close() })
+		m.clients = append(m.clients, client)
+	}
+	return m
+}
+
+func (m *mix) key(session int) string { return fmt.Sprintf("%s:%d", m.mode, session) }
+
+// turn lets the clients work for a time.
+func (m *mix) turn(b *testing.B, phase int) {
+	b.Helper()
+	ctx := b.Context()
+	d := &m.done[phase]
+	before := d.reads.Load() + d.cycles.Load()
+	start := time.Now()
+	var working sync.WaitGroup
+	for i, client := range m.clients {
+		writes := i < mixWriters == (phase == 0)
+		working.Go(func() {
+			for n := i; time.Since(start) < mixTurn; n++ {
+				session := n % mixSessions
+				if err := m.step(ctx, client, session, writes, d); err != nil {
+					b.Errorf("mode %s: %v", m.mode, err)
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	m.rates[phase] = append(m.rates[phase], float64(d.reads.Load()+d.cycles.Load()-before)/time.Since(start).Seconds())
+}
+
+// step is one read, or one cycle.
+func (m *mix) step(ctx context.Context, client *redis.Client, session int, writes bool, d *tally) error {
+	key := m.key(session)
+	value, err := client.Get(ctx, key).Result()
+	switch {
+	case d.refused(err):
+		return nil
+	case err != nil && err != redis.Nil: //nolint:errorlint // go-redis does not wrap it
+		return err
+	case !writes:
+		d.reads.Add(1)
+		return nil
+	}
+	time.Sleep(mixThink)
+	err = client.Set(ctx, key, value+"x", 0).Err()
+	switch {
+	case d.refused(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	d.cycles.Add(1)
+	m.acked[session].Add(1)
+	return nil
+}
+
+func (d *tally) refused(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case strings.HasPrefix(err.Error(), "FENCED "):
+		d.fenced.Add(1)
+	case strings.HasPrefix(err.Error(), "LOCKED "):
+		d.locked.Add(1)
+	default:
+		return false
+	}
+	return true
+}
