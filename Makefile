@@ -78,6 +78,12 @@ bench: ## Compare with other proxies and locks; ROUNDS=1 is quick, 15 is thoroug
 	@scripts/install-deps.sh haproxy=haproxy nutcracker=nutcracker
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(ROUNDS)x -timeout 0 ./integration/bench -plot '$(PLOT)'
 
+# Every interleaving of a few clients over the real sequences, with crashes, lapses and losses between: go test plays
+# short stories, this plays the long ones, too.
+.PHONY: proof
+proof: ## Explore all interleavings of a few clients; takes some minutes
+	$(GO) test -count=1 -v -timeout 0 -run 'Interleaving|Explorer' ./internal/lock -long
+
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
