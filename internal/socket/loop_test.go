@@ -175,6 +175,9 @@ func TestASteadyExchangeAllocatesNothing(t *testing.T) {
 		}
 		_, _ = c.Write(request)
 		_, _ = c.Read(buf)
+		if !c.Idle() {
+			t.Fatal("it has ended")
+		}
 	}); n > 0 {
 		t.Errorf("%v allocations each", n)
 	}
