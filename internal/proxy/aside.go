@@ -33,6 +33,7 @@ func (c *client) beside() (*upstream.Conn, error) {
 		return nil, err
 	}
 	a := &aside{up: upstream.NewConn(nc, &c.out), db: c.state.db, proto: c.state.proto, received: make(chan struct{})}
+	a.up.Buffers = &c.srv.buffers
 	c.aside = a
 	go func() {
 		defer close(a.received)

@@ -393,7 +393,8 @@ func (c *client) askShared(w *wait, requests []byte, n int, writes bool) ([][]by
 	if err := c.srv.shares.get(shareKey{c.state.db, c.state.proto, writes}).Do(w.call); err != nil {
 		return nil, err
 	}
-	return split(w.call.Replies)
+	defer w.call.Release()
+	return split(bytes.Clone(w.call.Replies))
 }
 
 // split takes replies apart.

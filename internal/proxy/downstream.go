@@ -11,6 +11,8 @@ import (
 const (
 	// downstreamBuffer is how many bytes of replies are collected before they are sent.
 	downstreamBuffer = 16 << 10
+	// direct is from which length on what is written is not collected, in bytes: a call costs less than a copy.
+	direct = 8 << 10
 	// piece is the most that is written to a client at a time, so that its progress shows.
 	piece = 1 << 20
 )
@@ -51,7 +53,7 @@ func (d *downstream) Write(p []byte) (int, error) {
 	switch {
 	case d.err != nil:
 		return 0, d.err
-	case !d.writing && len(d.buf)+len(p) > 2*downstreamBuffer:
+	case !d.writing && (len(p) >= direct || len(d.buf)+len(p) > 2*downstreamBuffer):
 		return len(p), d.push(p)
 	case d.writing && d.most > 0 && len(d.buf)+len(p) > d.most:
 		return 0, upstream.ErrTooMuch

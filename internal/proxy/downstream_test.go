@@ -141,3 +141,33 @@ func TestOnlyAClientThatTakesNothingIsDropped(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+func TestLongRepliesKeepTheirPlaceAmongShortOnes(t *testing.T) {
+	d, far := slow(t, 0)
+	var want []byte
+	go func() {
+		for i := range 2000 {
+			p := bytes.Repeat([]byte{byte(i)}, 10)
+			if i%5 == 0 {
+				p = bytes.Repeat([]byte{byte(i)}, direct+i)
+			}
+			_, _ = d.Write(p)
+			if i%17 == 0 {
+				_ = d.Push()
+			}
+			clear(p) // the memory is used for something else
+		}
+		_ = d.Push()
+	}()
+	for i := range 2000 {
+		if i%5 == 0 {
+			want = append(want, bytes.Repeat([]byte{byte(i)}, direct+i)...)
+		} else {
+			want = append(want, bytes.Repeat([]byte{byte(i)}, 10)...)
+		}
+	}
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(far, got); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("what came differs from what was written: %v", err)
+	}
+}

@@ -23,6 +23,20 @@ func (in *input) bytes() []byte { return in.buf[in.start:in.end] }
 // consume takes n bytes off. They stay where they are until the next fill.
 func (in *input) consume(n int) { in.start += n }
 
+// join returns requests with last behind them. Where they were read one behind the other, and last was consumed
+// last, they are not copied, and stay until the next fill.
+func (in *input) join(requests, last []byte) []byte {
+	if len(requests) == 0 {
+		return last
+	}
+	middle := in.start - len(last)
+	start := middle - len(requests)
+	if start >= 0 && &in.buf[start] == &requests[0] && &in.buf[middle] == &last[0] {
+		return in.buf[start:in.start:in.start]
+	}
+	return append(requests, last...)
+}
+
 // fill reads more, with no request in progress. missing is how much a request still needs, if
 // that is known.
 func (in *input) fill(r io.Reader, missing int) error {

@@ -145,3 +145,29 @@ func TestFillingAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestCommandsAreJoinedWhereTheyWereReadAndCopiedWhereTheyWereNot(t *testing.T) {
+	var in input
+	if err := in.fill(strings.NewReader("onetwo\nthreefour"), 0); err != nil {
+		t.Fatal(err)
+	}
+	next := func(n int) []byte {
+		in.consume(n)
+		return in.buf[in.start-n : in.start : in.start]
+	}
+	requests := in.join(nil, next(3))
+	requests = in.join(requests, next(3))
+	if string(requests) != "onetwo" || &requests[0] != &in.buf[0] {
+		t.Errorf("%q was read in one piece, and is copied", requests)
+	}
+	in.consume(1) // what lies between
+	requests = in.join(requests, next(5))
+	requests = in.join(requests, []byte("else")) // as long as what was consumed last
+	requests = in.join(requests, next(4))
+	if got := string(requests); got != "onetwothreeelsefour" {
+		t.Errorf("joined to %q", got)
+	}
+	if got := string(in.buf[:in.end]); got != "onetwo\nthreefour" {
+		t.Errorf("what was read became %q", got)
+	}
+}

@@ -66,6 +66,7 @@ func (c *client) meet() error {
 		return nil
 	}
 	call := upstream.NewCall()
+	defer call.Release()
 	call.Requests, call.Frames = []byte(ping), 1
 	if err := c.shared.Do(call); err != nil {
 		return fmt.Errorf("%w: %w", upstream.ErrSpent, err)

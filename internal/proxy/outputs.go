@@ -22,6 +22,9 @@ func (l Limits) upstream() upstream.Limits {
 
 // owed counts and logs a client that has to go for the replies it is owed.
 func (c *client) owed(err error) {
+	if err == nil {
+		return
+	}
 	var protocol *resp.ProtocolError
 	switch {
 	case errors.Is(err, upstream.ErrTooMuch):

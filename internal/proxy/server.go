@@ -44,6 +44,7 @@ type Server struct {
 	owner    *lock.Owner // of rules with owner: proxy
 	shares   *shares     // of clients that have not logged in themselves
 	logins   logins
+	buffers  upstream.Buffers // of clients' own upstream connections
 	commands commands
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away

@@ -122,7 +122,7 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 	if c.call.Frames == 0 && c.out.behind() {
 		return false, nil // its replies had better wait in Redis
 	}
-	c.call.Requests = append(c.call.Requests, raw...)
+	c.call.Requests = c.in.join(c.call.Requests, raw)
 	c.call.Frames++
 	c.callWrites = c.callWrites || cmd.Is(command.FlagWrite)
 	if len(c.call.Requests) >= sharedMost {
@@ -152,13 +152,8 @@ func (c *client) sendShared() error {
 	c.owed(err)
 	_, writeErr := c.out.Write(c.call.Replies)
 	c.owed(writeErr)
-	if cap(c.call.Replies) > 8*sharedMost {
-		c.call.Replies = nil
-	}
-	if cap(c.call.Requests) > 8*sharedMost {
-		c.call.Requests = nil
-	}
-	c.call.Requests, c.call.Frames, c.callWrites = c.call.Requests[:0], 0, false
+	c.call.Release()
+	c.call.Requests, c.call.Frames, c.callWrites = nil, 0, false
 	if err != nil {
 		return err
 	}

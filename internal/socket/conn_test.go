@@ -89,7 +89,7 @@ func TestTheEndIsReadAsTheEnd(t *testing.T) {
 			if string(got) != "last" || err != nil {
 				t.Errorf("%q, %v", got, err)
 			}
-			if err := near.Exchange(nil, make([]byte, 8), nil); !errors.Is(err, io.EOF) {
+			if err := near.Receive(taker(make([]byte, 8), nil)); !errors.Is(err, io.EOF) {
 				t.Errorf("receiving: %v, want EOF", err)
 			}
 		})
@@ -103,7 +103,7 @@ func TestADeadlineEndsARead(t *testing.T) {
 			ended := make(chan error, 2)
 			for _, read := range []func() error{
 				func() error { _, err := near.Read(make([]byte, 1)); return err },
-				func() error { return near.Receive(make([]byte, 1), nil) },
+				func() error { return near.Receive(taker(make([]byte, 1), nil)) },
 			} {
 				go func() { ended <- read() }()
 				_ = near.SetReadDeadline(time.Unix(1, 0))
@@ -121,7 +121,7 @@ func TestCloseEndsAReadAndAWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, _ := pair(t)
 			ended := make(chan error, 2)
-			go func() { ended <- near.Receive(make([]byte, 1), nil) }()
+			go func() { ended <- near.Receive(taker(make([]byte, 1), nil)) }()
 			go func() {
 				for {
 					if _, err := near.Write(make([]byte, 1<<16)); err != nil { // nobody reads it

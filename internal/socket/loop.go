@@ -5,31 +5,39 @@ import (
 	"syscall"
 )
 
+// Taker takes what arrives. Its methods are called in turn, by one goroutine.
+type Taker interface {
+	// Room is where to read to next. It is not empty.
+	Room() []byte
+	// Take gets what was read: the start of the room. It says whether more is wanted.
+	Take(data []byte) (more bool, err error)
+	// Rest says that nothing is there to be read: the room is not used before the next Room.
+	Rest()
+}
+
 // loop is a Receive or an Exchange in progress.
 type loop struct {
-	request []byte // to be sent first
-	buf     []byte
-	take    func(data []byte) (more bool, err error)
-	err     error
-	run     func(fd uintptr) bool
+	requests [][]byte // to be sent first
+	to       Taker
+	err      error
+	vector   vector
+	run      func(fd uintptr) bool
 }
 
-// Receive hands what arrives to take, until take wants no more, or the error that it returns. The
-// data are in buf and are take's until it returns.
-func (c *Conn) Receive(buf []byte, take func(data []byte) (more bool, err error)) error {
-	return c.Exchange(nil, buf, take)
-}
+// Receive hands what arrives to a taker, until that wants no more, or the error that it returns.
+func (c *Conn) Receive(to Taker) error { return c.Exchange(nil, to) }
 
-// Exchange sends a request and receives the answer as Receive does. Nothing may be on its way here
-// before the request is sent: what comes without one is only seen with what comes later.
-func (c *Conn) Exchange(request, buf []byte, take func(data []byte) (more bool, err error)) error {
+// Exchange sends requests and receives the answer as Receive does. Nothing may be on its way here
+// before the requests are sent: what comes without one is only seen with what comes later.
+func (c *Conn) Exchange(requests [][]byte, to Taker) error {
 	if c.raw == nil {
-		return c.exchange(request, buf, take)
+		return c.exchange(requests, to)
 	}
 	l := &c.loop
-	l.request, l.buf, l.take, l.err = request, buf, take, nil
+	l.requests, l.to, l.err = requests, to, nil
 	err := c.raw.Read(l.run)
-	l.request, l.buf, l.take = nil, nil, nil
+	l.requests, l.to = nil, nil
+	to.Rest()
 	if err == nil {
 		err = l.err
 	}
@@ -40,9 +48,9 @@ func (c *Conn) Exchange(request, buf []byte, take func(data []byte) (more bool, 
 // mind that data have come: behind a request there is no need to try whether some are there.
 func (c *Conn) tryLoop(fd uintptr) bool {
 	l := &c.loop
-	if l.request != nil {
-		sent, err := c.send(fd, l.request)
-		l.request = nil
+	if l.requests != nil {
+		sent, err := c.send(fd, l.requests)
+		l.requests = nil
 		if err != nil {
 			l.err = err
 			return true
@@ -52,9 +60,11 @@ func (c *Conn) tryLoop(fd uintptr) bool {
 		}
 	}
 	for {
-		n, errno := read(fd, l.buf)
+		buf := l.to.Room()
+		n, errno := read(fd, buf)
 		switch {
 		case errno == syscall.EAGAIN:
+			l.to.Rest()
 			return false
 		case errno != 0:
 			l.err = errno
@@ -63,7 +73,7 @@ func (c *Conn) tryLoop(fd uintptr) bool {
 			l.err = io.EOF
 			return true
 		}
-		more, err := l.take(l.buf[:n])
+		more, err := l.to.Take(buf[:n])
 		if err != nil || !more {
 			l.err = err
 			return true
@@ -72,31 +82,54 @@ func (c *Conn) tryLoop(fd uintptr) bool {
 	}
 }
 
-// send writes a request, and reports whether the socket took it at once.
-func (c *Conn) send(fd uintptr, request []byte) (atOnce bool, err error) {
-	n, errno := write(fd, request)
-	switch {
-	case errno == syscall.EAGAIN:
-	case errno != 0:
-		return false, errno
-	case n == len(request):
-		return true, nil
+// send writes requests, and reports whether the socket took them at once.
+func (c *Conn) send(fd uintptr, requests [][]byte) (atOnce bool, err error) {
+	sent := 0
+	for done := 0; done < len(requests); {
+		group := requests[done:min(done+vectorMost, len(requests))]
+		var errno syscall.Errno
+		if sent, errno = c.loop.vector.write(fd, group); errno != 0 && errno != syscall.EAGAIN {
+			return false, errno
+		}
+		for len(group) > 0 && sent >= len(group[0]) {
+			sent -= len(group[0])
+			group = group[1:]
+			done++
+		}
+		if len(group) > 0 {
+			return false, c.writeAll(requests[done:], sent)
+		}
 	}
-	_, err = c.Write(request[n:])
-	return false, err
+	return true, nil
+}
+
+// writeAll writes what the socket did not take at once: all but the first skip bytes.
+func (c *Conn) writeAll(requests [][]byte, skip int) error {
+	for _, r := range requests {
+		if _, err := c.Write(r[skip:]); err != nil {
+			return err
+		}
+		skip = 0
+	}
+	return nil
 }
 
 // exchange is Exchange where there is no plain socket.
-func (c *Conn) exchange(request, buf []byte, take func(data []byte) (more bool, err error)) error {
-	if len(request) > 0 {
-		if _, err := c.Conn.Write(request); err != nil {
+func (c *Conn) exchange(requests [][]byte, to Taker) error {
+	defer to.Rest()
+	for _, r := range requests {
+		if len(r) == 0 {
+			continue
+		}
+		if _, err := c.Conn.Write(r); err != nil {
 			return err
 		}
 	}
 	for {
+		buf := to.Room()
 		n, err := c.Conn.Read(buf)
 		if n > 0 {
-			more, err := take(buf[:n])
+			more, err := to.Take(buf[:n])
 			if err != nil || !more {
 				return err
 			}

@@ -8,13 +8,21 @@ func (c *Conn) Idle() bool {
 	if c.raw == nil {
 		return true
 	}
-	idle := false
-	var buf [1]byte
-	err := c.raw.Control(func(fd uintptr) {
-		_, errno := read(fd, buf[:])
-		idle = errno == syscall.EAGAIN
-	})
-	return err == nil && idle
+	c.peer.idle = false
+	err := c.raw.Control(c.peer.run)
+	return err == nil && c.peer.idle
+}
+
+// peer is a look at the other side. It is part of the connection as an attempt is.
+type peer struct {
+	idle bool
+	buf  [1]byte
+	run  func(fd uintptr)
+}
+
+func (p *peer) look(fd uintptr) {
+	_, errno := read(fd, p.buf[:])
+	p.idle = errno == syscall.EAGAIN
 }
 
 // HungUp reports whether the peer has closed its side, though data may be left to read.

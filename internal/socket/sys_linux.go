@@ -13,6 +13,36 @@ func read(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.SYS_R
 // write writes to a non-blocking socket.
 func write(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.SYS_WRITE, fd, p) }
 
+// vectorMost is how many pieces go into one system call.
+const vectorMost = 64
+
+// vector writes several pieces in one system call.
+type vector struct{ pieces []unix.Iovec }
+
+// write writes to a non-blocking socket at most vectorMost pieces, and returns how many bytes it took.
+func (v *vector) write(fd uintptr, pieces [][]byte) (int, syscall.Errno) {
+	if len(pieces) == 1 {
+		return write(fd, pieces[0])
+	}
+	v.pieces = v.pieces[:0]
+	for _, p := range pieces {
+		iov := unix.Iovec{Base: unsafe.SliceData(p)}
+		iov.SetLen(len(p))
+		v.pieces = append(v.pieces, iov)
+	}
+	defer clear(v.pieces)
+	for {
+		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(v.pieces))), uintptr(len(v.pieces)))
+		switch errno {
+		case 0:
+			return int(n), 0
+		case syscall.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
 // call makes a system call that doesn't block without a word to the scheduler.
 func call(trap, fd uintptr, p []byte) (int, syscall.Errno) {
 	for {

@@ -13,6 +13,23 @@ func read(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.Read,
 // write writes to a non-blocking socket.
 func write(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.Write, fd, p) }
 
+// vectorMost is how many pieces are written together.
+const vectorMost = 64
+
+// vector writes several pieces.
+type vector struct{}
+
+// write writes to a non-blocking socket, and returns how many bytes it took.
+func (*vector) write(fd uintptr, pieces [][]byte) (n int, errno syscall.Errno) {
+	for _, p := range pieces {
+		took, errno := write(fd, p)
+		if n += took; errno != 0 || took < len(p) {
+			return n, errno
+		}
+	}
+	return n, 0
+}
+
 // hungUp reports whether the peer has closed its side, as far as can be seen: not behind data.
 func hungUp(fd uintptr) bool {
 	var buf [1]byte

@@ -12,7 +12,7 @@ type batch struct {
 
 // complete takes a part of a reply, done if it is the last, to its call. It reports true when all
 // calls have all their replies.
-func (b *batch) complete(part []byte, done bool) bool {
+func (b *batch) complete(part chunkPart, done bool) bool {
 	c := b.calls[b.next]
 	c.take(part, b.kept)
 	if !done {

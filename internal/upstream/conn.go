@@ -23,8 +23,8 @@ type Downstream interface {
 	Flush() error
 }
 
-// receiveBuffer is the size of the receiver's buffer in bytes: larger replies are streamed.
-const receiveBuffer = 16 << 10
+// outKept is the largest buffer for requests that is kept, in bytes.
+const outKept = 64 << 10
 
 // Conn is one connection to the upstream, serving one downstream. Its sender's methods belong to
 // one goroutine, Serve to another.
@@ -38,8 +38,11 @@ type Conn struct {
 	// Quiet is the sender's: replies to what is sent now are not for the downstream. What comes
 	// unasked is.
 	Quiet bool
+	// Buffers, if set before Serve, lends the receiver its buffers.
+	Buffers *Buffers
 
-	out []byte // requests not yet sent
+	in  *[receiveBuffer]byte // nil while there is nothing to receive
+	out []byte               // requests not yet sent
 
 	mu      sync.Mutex
 	waiting []awaited // replies to come, in order; waiting[head:] are open
@@ -192,7 +195,7 @@ func (c *Conn) Flush() error {
 		return nil
 	}
 	_, err := c.nc.Write(c.out)
-	if cap(c.out) > 4*receiveBuffer {
+	if cap(c.out) > outKept {
 		c.out = nil // a large value passed by
 	}
 	c.out = c.out[:0]
@@ -259,18 +262,44 @@ func (x *Exchange) fail(err error) {
 }
 
 func (c *Conn) receive() error {
-	return c.nc.Receive(make([]byte, receiveBuffer), func(data []byte) (bool, error) {
-		for len(data) > 0 {
-			used, err := c.reply(data)
-			if err != nil {
-				return false, err
-			}
-			data = data[used:]
+	if c.Buffers == nil {
+		c.Buffers = new(Buffers)
+	}
+	return c.nc.Receive((*receiver)(c))
+}
+
+// receiver is a connection as a socket.Taker.
+type receiver Conn
+
+// Room implements socket.Taker.
+func (r *receiver) Room() []byte {
+	if r.in == nil {
+		r.in = r.Buffers.get()
+	}
+	return r.in[:]
+}
+
+// Rest implements socket.Taker.
+func (r *receiver) Rest() {
+	if r.in != nil {
+		r.Buffers.put(r.in)
+		r.in = nil
+	}
+}
+
+// Take implements socket.Taker.
+func (r *receiver) Take(data []byte) (more bool, err error) {
+	c := (*Conn)(r)
+	for len(data) > 0 {
+		used, err := c.reply(data)
+		if err != nil {
+			return false, err
 		}
-		err := c.down.Flush()
-		c.signal()
-		return true, err
-	})
+		data = data[used:]
+	}
+	err = c.down.Flush()
+	c.signal()
+	return true, err
 }
 
 // reply takes the start of data to where it belongs and returns how much that was: at most one

@@ -76,10 +76,3 @@ func modest[T any](s []T) []T {
 	}
 	return s[:0]
 }
-
-// take keeps a part of a reply, until there is too much of them.
-func (c *Call) take(part []byte, most int) {
-	if c.over = c.over || most > 0 && len(c.Replies)+len(part) > most; !c.over {
-		c.Replies = append(c.Replies, part...)
-	}
-}

@@ -107,7 +107,7 @@ func TestALargeRequestIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Pass([]byte("small"), 1)
-	if cap(s.out) > 4*receiveBuffer {
+	if cap(s.out) > outKept {
 		t.Errorf("room for %d bytes is kept", cap(s.out))
 	}
 	if err := s.Flush(); err != nil || s.peer.requests[1] != "small" {

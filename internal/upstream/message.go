@@ -101,7 +101,7 @@ func (c *Conn) unasked(data []byte) (n int, err error) {
 	c.held = c.held[:0]
 	if done {
 		c.fate = aReply
-		if cap(c.held) > 4*receiveBuffer {
+		if cap(c.held) > outKept {
 			c.held = nil
 		}
 	}

@@ -31,52 +31,31 @@ type Shared struct {
 	Once bool
 
 	mu    sync.Mutex
-	out   []byte  // requests of the calls that wait
-	calls []*Call // in order
+	calls []*Call // that wait, in order
 	led   bool    // somebody leads
-	spare []byte
 	ready []*Call
 
 	// Of the leader, who changes nc with mu held so that Close can break it:
 	nc     *socket.Conn
 	closed bool
 	made   bool // once, or tried to
-	in     []byte
+	out    outbox
+	in     inbox
 	framer resp.Framer
 	batch  batch
-	take   func(data []byte) (more bool, err error) // receive
 }
-
-// Call is a client's commands on a shared connection. It may be used again once Do has returned.
-type Call struct {
-	Requests []byte
-	Frames   int    // how many replies they get
-	Replies  []byte // the replies as they came; after an error those that are whole
-
-	over bool // its replies were too much, and the rest is not kept
-	err  error
-	wake chan bool // true: lead
-}
-
-// outMost bounds the buffer of requests that is kept for the next ones, in bytes.
-const outMost = 16 << 20
-
-// NewCall returns a call.
-func NewCall() *Call { return &Call{wake: make(chan bool, 1)} }
 
 // NewShared returns a shared connection that dials when it is first used.
 func NewShared(dial func(context.Context) (net.Conn, error), clients *atomic.Int64) *Shared {
-	s := &Shared{dial: dial, clients: clients, in: make([]byte, 16*receiveBuffer)}
-	s.take = s.receive
-	return s
+	return &Shared{dial: dial, clients: clients}
 }
 
 // Do carries out a call. The error says that the connection broke: the call may or may not have
 // been carried out, in part too. After ErrTooMuch it was carried out.
 func (s *Shared) Do(c *Call) error {
-	c.Replies, c.over, c.err = c.Replies[:0], false, nil
+	c.Release()
+	c.over, c.err = false, nil
 	s.mu.Lock()
-	s.out = append(s.out, c.Requests...)
 	s.calls = append(s.calls, c)
 	led := s.led
 	s.led = true
@@ -94,20 +73,16 @@ func (s *Shared) lead(own *Call) {
 		runtime.Gosched()
 	}
 	s.mu.Lock()
-	out, calls := s.out, s.calls
-	s.out, s.calls = s.spare[:0], s.ready[:0]
+	calls := s.calls
+	s.calls = s.ready[:0]
 	s.mu.Unlock()
 
-	err := s.exchange(out, calls, own)
-	if err != nil {
+	if err := s.exchange(calls, own); err != nil {
 		s.drop()
-	}
-	if cap(out) > outMost || cap(out) > 16*receiveBuffer && len(out) < cap(out)/32 {
-		out = nil // a burst has passed
 	}
 
 	s.mu.Lock()
-	s.spare, s.ready = out, calls
+	s.ready = calls
 	var next *Call
 	if len(s.calls) > 0 {
 		next = s.calls[0]
@@ -122,14 +97,15 @@ func (s *Shared) lead(own *Call) {
 
 // exchange sends the requests and takes the replies to their calls. On an error, the calls that
 // are not complete get it.
-func (s *Shared) exchange(out []byte, calls []*Call, own *Call) error {
+func (s *Shared) exchange(calls []*Call, own *Call) error {
 	s.batch = batch{calls: calls, own: own, kept: s.kept, frames: calls[0].Frames}
-	err := s.carry(out)
+	err := s.carry(s.out.gather(calls))
+	s.out.empty()
 	s.batch.end(err)
 	return err
 }
 
-func (s *Shared) carry(out []byte) error {
+func (s *Shared) carry(requests [][]byte) error {
 	if s.nc != nil && !s.nc.Idle() {
 		s.drop()
 	}
@@ -138,20 +114,29 @@ func (s *Shared) carry(out []byte) error {
 			return err
 		}
 	}
-	if err := s.nc.Exchange(out, s.in, s.take); err != nil {
+	if err := s.nc.Exchange(requests, (*sharedTaker)(s)); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return nil
 }
 
-// receive takes what has come from the upstream to its calls.
-func (s *Shared) receive(data []byte) (more bool, err error) {
+// sharedTaker is the leader as a socket.Taker.
+type sharedTaker Shared
+
+// Room implements socket.Taker.
+func (s *sharedTaker) Room() []byte { return s.in.room() }
+
+// Rest implements socket.Taker.
+func (*sharedTaker) Rest() {}
+
+// Take takes what has come from the upstream to its calls.
+func (s *sharedTaker) Take(data []byte) (more bool, err error) {
 	for len(data) > 0 {
 		used, done, err := s.framer.Scan(data)
 		if err != nil {
 			return false, fmt.Errorf("it does not speak RESP: %w", err)
 		}
-		if s.batch.complete(data[:used], done) {
+		if s.batch.complete(s.in.take(used), done) {
 			if used < len(data) {
 				return false, errors.New("it spoke unasked")
 			}
