@@ -38,6 +38,9 @@ type Conn struct {
 	// Quiet is the sender's: replies to what is sent now are not for the downstream. What comes
 	// unasked is.
 	Quiet bool
+	// Ear, if set, hears the reply to the request that is appended next: one reply to Pass, or the only one of an
+	// exchange. Whoever appends it takes it from here; what is left in it was not appended.
+	Ear Ear
 
 	out []byte // requests not yet sent
 
@@ -74,6 +77,21 @@ type awaited struct {
 	exchange *Exchange
 	local    []byte
 	raw      bool
+	ear      Ear // nil if nobody listens
+}
+
+// Ear hears a reply as it passes, in parts; done is true for the last one. Lost says that there will be no more.
+// The receiver calls it, and must not be held up.
+type Ear interface {
+	Hear(part []byte, done bool)
+	Lost()
+}
+
+// ear takes what was set in Ear.
+func (c *Conn) ear() Ear {
+	ear := c.Ear
+	c.Ear = nil
+	return ear
 }
 
 // NewConn returns a connection over nc, which it closes.
@@ -97,6 +115,10 @@ func (c *Conn) Pass(request []byte, n int) {
 		return
 	}
 	c.open += n
+	if c.Ear != nil && n == 1 {
+		c.waiting = append(c.waiting, awaited{frames: 1, quiet: c.Quiet, ear: c.ear()})
+		return
+	}
 	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].mergeable(c.Quiet) {
 		c.waiting[last].frames += n
 		return
@@ -108,7 +130,7 @@ func (c *Conn) Pass(request []byte, n int) {
 
 // mergeable reports whether more replies to pass may be counted with these.
 func (w *awaited) mergeable(quiet bool) bool {
-	return w.frames > 0 && w.confirms == "" && w.quiet == quiet
+	return w.frames > 0 && w.confirms == "" && w.quiet == quiet && w.ear == nil
 }
 
 // PassConfirmed appends a request that changes subscriptions: n confirmations with this word answer
@@ -183,7 +205,11 @@ func (c *Conn) Send(x *Exchange, requests []byte) {
 		return
 	}
 	c.open++
-	c.waiting = append(c.waiting, awaited{exchange: x})
+	w := awaited{exchange: x}
+	if c.Ear != nil && x.Frames == 1 && !x.Open {
+		w.ear = c.ear()
+	}
+	c.waiting = append(c.waiting, w)
 }
 
 // Flush sends what was appended in one write.
@@ -241,6 +267,9 @@ func (c *Conn) Serve() error {
 func (c *Conn) lose(open []awaited) {
 	c.owing = c.midst
 	for _, w := range open {
+		if w.ear != nil {
+			w.ear.Lost()
+		}
 		switch {
 		case w.exchange != nil:
 			c.owing = c.owing || w.exchange.owes()
@@ -334,6 +363,9 @@ func (c *Conn) take(data []byte) (n int, err error) {
 		if c.limits.Kept > 0 && len(x.kept) > c.limits.Kept {
 			return n, ErrTooMuch
 		}
+	}
+	if w.ear != nil {
+		w.ear.Hear(data[:n], done)
 	}
 	if done {
 		return n, c.arrived(x)
