@@ -53,14 +53,11 @@ func (h *histogram) merge(other *histogram) {
 
 // quantile is a time that q of all do not exceed; 0 if there are none.
 func (h *histogram) quantile(q float64) time.Duration {
-	rank := int64(q * float64(h.total))
+	rank := min(int64(q*float64(h.total)), h.total-1)
 	for i, n := range h.counts {
 		if rank -= int64(n); rank < 0 {
 			return ceiling(i)
 		}
 	}
-	if h.total == 0 {
-		return 0
-	}
-	return ceiling(len(h.counts) - 1)
+	return 0
 }

@@ -45,12 +45,13 @@ func propose(patterns []Pattern) []Rule {
 	for _, prefix := range sortedKeys(stems) {
 		rules = append(rules, stems[prefix].rule(names))
 	}
+	rules = append(rules, exceptions(patterns, stems, names)...)
 	for i := range rules {
-		if also := besides(patterns, stems, rules[i].Prefix); also != "" {
+		if also := besides(patterns, rules, i); also != "" {
 			rules[i].Why += "; also guards " + also + ", which would not need it"
 		}
 	}
-	return append(rules, exceptions(patterns, stems, names)...)
+	return rules
 }
 
 // stem is the patterns that one rule guards: those with the same text before what is variable.
@@ -141,7 +142,8 @@ func captures(labels []string, n int, rest string) string {
 	return out.String() + rest
 }
 
-// exceptions are rules for keys that need no guard, and would be under that of a shorter prefix.
+// exceptions are rules for keys that need no guard, and would be under that of a shorter prefix. A prefix
+// ends with a separator: within a segment it might also be that of other keys.
 func exceptions(patterns []Pattern, stems map[string]*stem, names map[string]bool) (rules []Rule) {
 	done := map[string]bool{}
 	for i := range patterns {
@@ -149,13 +151,13 @@ func exceptions(patterns []Pattern, stems map[string]*stem, names map[string]boo
 		if p.Sequences > 0 || p.labels == nil || p.Reads+p.Writes == 0 {
 			continue
 		}
-		prefix := head(p.labels)
-		under, over := false, false
+		prefix := literals(p.labels)
+		under, over := false, done[prefix]
 		for other := range stems {
 			over = over || strings.HasPrefix(other, prefix) // it would take a guarded pattern out, or is the same
 			under = under || strings.HasPrefix(prefix, other)
 		}
-		if !under || over || done[prefix] {
+		if !under || over {
 			continue
 		}
 		done[prefix] = true
@@ -166,18 +168,29 @@ func exceptions(patterns []Pattern, stems map[string]*stem, names map[string]boo
 		case p.Writes > 0:
 			why = "no write goes on from a read"
 		}
-		rules = append(rules, Rule{Name: name(prefix, names), Prefix: prefix, Mode: rule.ModePass, Why: why})
+		rules = append(rules, Rule{Name: name(prefix, names), Prefix: prefix, Mode: rule.ModePass, Why: p.Pattern + ": " + why})
 	}
 	slices.SortFunc(rules, func(a, b Rule) int { return strings.Compare(a.Prefix, b.Prefix) })
 	return rules
 }
 
+// literals are the segments before the first that is variable, each with its separator.
+func literals(labels []string) string {
+	var out strings.Builder
+	for _, label := range labels {
+		if !isLiteral(label) || separator(label) == 0 {
+			break
+		}
+		out.WriteString(label)
+	}
+	return out.String()
+}
+
 // besides names patterns that a rule guards in vain: they begin like those that need it.
-func besides(patterns []Pattern, stems map[string]*stem, prefix string) string {
+func besides(patterns []Pattern, rules []Rule, at int) string {
 	var all []string
 	for i := range patterns {
-		p := &patterns[i]
-		if p.Sequences == 0 && p.labels != nil && head(p.labels) == prefix && stems[prefix] != nil {
+		if p := &patterns[i]; p.Sequences == 0 && p.labels != nil && rules[at].Mode != rule.ModePass && longest(rules, head(p.labels)) == at {
 			all = append(all, p.Pattern)
 		}
 	}
@@ -185,6 +198,17 @@ func besides(patterns []Pattern, stems map[string]*stem, prefix string) string {
 		all = append(all[:3], fmt.Sprintf("%d others", len(all)-3))
 	}
 	return strings.Join(all, ", ")
+}
+
+// longest is the place of the rule with the longest prefix of a text, or -1.
+func longest(rules []Rule, text string) int {
+	best := -1
+	for i, r := range rules {
+		if strings.HasPrefix(text, r.Prefix) && (best < 0 || len(r.Prefix) > len(rules[best].Prefix)) {
+			best = i
+		}
+	}
+	return best
 }
 
 // name makes a rule's name of its prefix, unlike those that there are.

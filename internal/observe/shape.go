@@ -15,9 +15,6 @@ const separators = ":/|{}"
 // in it replaced. What is behind maxDepth segments or maxText bytes is one variable.
 func segments(key []byte) []string {
 	text := string(key[:min(len(key), maxText)])
-	if !printable(text) {
-		return []string{variable}
-	}
 	var all []string
 	for text != "" && len(all) < maxDepth {
 		at := strings.IndexAny(text, separators)
@@ -46,7 +43,7 @@ func printable(text string) bool {
 
 // shape replaces what is variable in a segment.
 func shape(segment string) string {
-	if isToken(segment) || strings.ContainsRune(segment, '@') {
+	if !printable(segment) || isToken(segment) || strings.ContainsRune(segment, '@') {
 		return variable
 	}
 	var out strings.Builder
