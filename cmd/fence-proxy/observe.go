@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -32,6 +31,7 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 	path := flags.String("config", "", "configuration `file`, for all but its rules")
 	config.AddFlags(flags)
 	limit := flags.Duration("for", 0, "`time` after which it ends; 0s: when it is interrupted")
+	turn := flags.Duration("turn", observe.DefaultTurn, "`time` that a command may wait for another client's on the same key, so that their order is known")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := config.Load(*path, flags)
@@ -40,6 +40,8 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 			return err
 		case *limit < 0:
 			return usageError{fmt.Errorf("--for: %v has passed: write a time such as 1h", *limit)}
+		case *turn < 0:
+			return usageError{fmt.Errorf("--turn: %v is negative: write a time such as %v", *turn, observe.DefaultTurn)}
 		case cfg.Upstream.URL == config.Embedded && !flags.Changed("upstream"):
 			return usageError{errors.New("--upstream: which Redis is there to observe? write redis://HOST:6379")}
 		}
@@ -55,7 +57,7 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 			defer cancel()
 		}
 		defer context.AfterFunc(ctx, stop)() // a second signal ends it at once
-		report, err := observed(ctx, cmd, cfg)
+		report, err := observed(ctx, cmd, cfg, observe.New(*turn))
 		if err != nil {
 			return err
 		}
@@ -70,19 +72,16 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 }
 
 // observed serves until ctx ends, and reports.
-func observed(ctx context.Context, cmd *cobra.Command, cfg *config.Config) (*observe.Report, error) {
+func observed(ctx context.Context, cmd *cobra.Command, cfg *config.Config, observer *observe.Observer) (*observe.Report, error) {
 	oneThread()
 	log := newLogger(cmd.ErrOrStderr(), cfg.Log)
 	redis.SetLogger(driverLog{log})
-	observer := observe.New()
 	p, err := app.Start(ctx, cfg, version, log, app.Observed(observer))
 	if err != nil {
 		return nil, err
 	}
-	begun := time.Now()
 	if err := p.Serve(ctx); err != nil {
 		return nil, err
 	}
-	log.Info("observed", "time", time.Since(begun))
 	return observer.Report(), nil
 }

@@ -84,7 +84,7 @@ type demo struct {
 
 // observed races through one proxy that observes and guards nothing.
 func (d *demo) observed(ctx context.Context, key string) (f Figures, report *observe.Report, err error) {
-	observer := observe.New()
+	observer := observe.New(patience)
 	proxies, err := startFleet(ctx, 1, d.store.url, nil, d.Log, app.Observed(observer))
 	if err == nil {
 		f, err = d.race(ctx, key, slices.Repeat(proxies.ways, d.Agents))

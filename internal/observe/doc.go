@@ -35,8 +35,8 @@
 // The proxy has a connection to Redis for each client, so it does not see in which order Redis carries
 // out commands of two clients that are under way at once. So these take turns, as far as they
 // touch one key and one of them writes: the later one is sent when the earlier one is answered. Commands of one client
-// never wait for each other, reads not for reads, and no command longer than MaxTurn: then the order is
-// taken as it seems, and counted as unsure.
+// never wait for each other, reads not for reads, and no command longer than a tenth of a second (DefaultTurn): then the
+// order is taken as it seems, and counted as unsure.
 //
 // # Memory
 //

@@ -3,8 +3,8 @@ package observe
 import "time"
 
 const (
-	// MaxTurn is how long a command may wait for another client's on the same key.
-	MaxTurn = 100 * time.Millisecond
+	// DefaultTurn is how long a command may wait for another client's on the same key.
+	DefaultTurn = 100 * time.Millisecond
 
 	// maxKeys is how many keys are followed at a time; the one used least lately goes first.
 	maxKeys = 50_000

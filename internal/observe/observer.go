@@ -13,8 +13,9 @@ import (
 // Observer keeps what was seen. Its methods, and those of its connections, may be called from any
 // goroutine.
 type Observer struct {
-	seed  maphash.Seed
-	began time.Time
+	seed    maphash.Seed
+	began   time.Time
+	longest time.Duration // a turn
 
 	mu     sync.Mutex
 	keys   map[uint64]*key
@@ -35,10 +36,11 @@ type left struct {
 	Clients int64 `json:"clients"` // not told apart
 }
 
-// New returns an observer that has seen nothing.
-func New() *Observer {
+// New returns an observer that has seen nothing. longest is how long a command may wait for another
+// client's on the same key.
+func New(longest time.Duration) *Observer {
 	o := &Observer{
-		seed: maphash.MakeSeed(), began: time.Now(),
+		seed: maphash.MakeSeed(), began: time.Now(), longest: longest,
 		keys: map[uint64]*key{}, turns: map[uint64]*turn{}, groups: map[Client]*group{},
 	}
 	return o

@@ -42,7 +42,7 @@ func (p *Pending) Begin() bool {
 	return t == nil
 }
 
-// Wait waits for the command's turn, for MaxTurn at most.
+// Wait waits for the command's turn, for the longest time at most.
 func (p *Pending) Wait() {
 	p.conn.o.wait(p.uses)
 	p.sent = time.Now()

@@ -21,7 +21,7 @@ type play struct {
 
 func newPlay(t *testing.T) *play {
 	t.Helper()
-	return &play{T: t, o: New(), table: command.Builtin(), conns: map[string]*Conn{}}
+	return &play{T: t, o: New(DefaultTurn), table: command.Builtin(), conns: map[string]*Conn{}}
 }
 
 // conn returns the connection of a name: "a" and "a/2" are connections of one client, "b" is one of another.

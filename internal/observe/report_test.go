@@ -150,7 +150,7 @@ func TestReportIsForPeopleAndForPrograms(t *testing.T) {
 
 func TestReportOfNothing(t *testing.T) {
 	var out bytes.Buffer
-	if err := New().Report().Write(&out); err != nil || !strings.Contains(out.String(), "no command with keys") {
+	if err := New(DefaultTurn).Report().Write(&out); err != nil || !strings.Contains(out.String(), "no command with keys") {
 		t.Errorf("%v: %s", err, &out)
 	}
 }

@@ -99,9 +99,9 @@ func (o *Observer) tidy(t *turn) {
 	}
 }
 
-// wait begins uses when it is their turn, or after MaxTurn.
+// wait begins uses when it is their turn, or after the longest time for one.
 func (o *Observer) wait(uses []use) {
-	timer := time.NewTimer(MaxTurn)
+	timer := time.NewTimer(o.longest)
 	defer timer.Stop()
 	o.mu.Lock()
 	defer o.mu.Unlock()
