@@ -56,7 +56,7 @@ type Proxy struct {
 // Option is something about a proxy that no configuration says.
 type Option func(*Proxy)
 
-// Observed has an observer told of all that passes.
+// Observed has an observer told of all that passes. The configuration has no rules then.
 func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer = by } }
 
 // Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
@@ -83,7 +83,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
-	if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
+	if p.observer != nil {
+		p.store = tokenstore.Unused(own)
+	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)

@@ -33,7 +33,8 @@ type owner struct {
 // read is a version that somebody has seen, and when.
 type read struct {
 	version
-	at time.Time
+	at    time.Time
+	kinds uint64 // of the commands that have seen it
 }
 
 // change is one update of a key.
@@ -71,13 +72,20 @@ func (k *key) owner(c *Conn, add bool) *owner {
 	return w
 }
 
-// read notes that a connection has read a version.
-func (k *key) read(c *Conn, v version, now time.Time) {
+// read notes that a connection has read a version by a kind of command. The same kind again is another task's; EXISTS and
+// GET are one's.
+func (k *key) read(c *Conn, v version, now time.Time, kind uint64) {
 	w := k.owner(c, true)
+	for i := range w.reads {
+		if r := &w.reads[i]; r.number == v.number && r.kinds&kind == 0 {
+			r.kinds |= kind
+			return
+		}
+	}
 	for len(w.reads) > 0 && (len(w.reads) == maxReads || now.Sub(w.reads[0].at) > readTime) {
 		w.reads = slices.Delete(w.reads, 0, 1)
 	}
-	w.reads = append(w.reads, read{v, now})
+	w.reads = append(w.reads, read{v, now, kind})
 }
 
 // freshest is the place of the read of the newest version that was known by then, or -1.

@@ -46,6 +46,8 @@ func TestUpdatesThatAreNotInTheValueAreLost(t *testing.T) {
 		{"a script is an update", "a GET k; b EVAL s 1 k; b EVAL s 1 k; a EVAL s 1 k", 0, 0},
 		{"several keys at once", "a MGET k k -> *0; b MSET k 1 k 2; a MSET k 3", 1, 1},
 		{"two tasks on one connection", "a GET k; a GET k; a SET k 1; a SET k 2", 1, 1},
+		{"one task that looks first", "a EXISTS k -> :1; a GET k; a SET k 1; a SET k 2", 0, 0},
+		{"two tasks that look first", "a EXISTS k -> :1; a GET k; a EXISTS k -> :1; a GET k; a SET k 1; a SET k 2", 1, 1},
 		{"two tasks of a pool", "a/1 GET k; a/2 GET k; a/3 SET k 1; a/4 SET k 2", 1, 1},
 		{"a pool", "a/1 GET k; a/2 SET k 1; a/2 GET k; a/1 SET k 2", 0, 0},
 		{"two pools", "a/1 GET k; b/1 GET k; a/2 SET k 1; b/2 SET k 2", 1, 1},

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bytes"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -123,7 +124,7 @@ func (p *Pending) do(s *step, reply []byte, now time.Time) {
 		if u := p.use(s.hash); u != nil && u.overtaken {
 			v = u.seen
 		}
-		k.read(c, v, now)
+		k.read(c, v, now, 1<<(maphash.String(o.seed, s.deed.name)%64))
 		return
 	}
 	if !s.deed.changed(reply) {
@@ -204,6 +205,6 @@ func (p *Pending) write(k *key, s *step, stats *stats, client *Activity, now tim
 	}
 	k.change(c, s.effect, s.parts, lost)
 	w := k.owner(c, true)
-	w.wrote = read{k.now, now}
+	w.wrote = read{version: k.now, at: now}
 	stats.pools = stats.pools || c.group.pools
 }

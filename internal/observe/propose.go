@@ -67,7 +67,7 @@ func head(labels []string) string {
 }
 
 func (s *stem) rule(names map[string]bool) Rule {
-	r := Rule{Prefix: s.prefix, Name: name(s.prefix, names), Session: s.session(), Mode: rule.Default().Mode}
+	r := Rule{Prefix: s.prefix, Name: name(s.prefix, names), Session: s.session(), Mode: rule.ModeLock}
 	var sequences, further, lost, stale, reads int64
 	var held time.Duration
 	pools := false
@@ -79,6 +79,9 @@ func (s *stem) rule(names map[string]bool) Rule {
 		reads += p.Reads
 		held = max(held, p.held)
 		pools = pools || p.Pools
+	}
+	if sequences < reads/2 {
+		r.Mode = rule.ModeAuto // most reads are not worth a lock
 	}
 	if float64(further) >= many*float64(sequences) {
 		r.WritesPerRead = rule.Many

@@ -60,8 +60,9 @@ func TestProposedRulesGuardWhatIsReadAndWritten(t *testing.T) {
 		"no exception inside a name": {
 			cycle("a:al") + "; " + cycle("a:bo") + "; " + cycle("a:cy") + "; " + cycle("a:dino") + "; a GET a:di", []string{"a: | a:<session>"},
 		},
-		"many writes": {cycle("k:1") + "; a SET k:1 2; a SET k:1 3", []string{"k: | k:<session> many"}},
-		"a pool":      {"a/1 GET k:1; a/2 SET k:1 2", []string{"k: | k:<session> proxy"}},
+		"many writes":  {cycle("k:1") + "; a SET k:1 2; a SET k:1 3", []string{"k: | k:<session> many"}},
+		"a few writes": {"a GET k:1; a GET k:2; a GET k:3; " + cycle("k:1"), []string{"k: | k:<session> auto"}},
+		"a pool":       {"a/1 GET k:1; a/2 SET k:1 2", []string{"k: | k:<session> proxy"}},
 	} {
 		p := newPlay(t)
 		p.run(strings.Split(test.story, "; ")...)
@@ -70,8 +71,11 @@ func TestProposedRulesGuardWhatIsReadAndWritten(t *testing.T) {
 		var got []string
 		for _, r := range r.Rules {
 			line := r.Prefix + " | " + r.Session
-			if r.Mode == rule.ModePass {
+			switch r.Mode {
+			case rule.ModePass:
 				line += "pass"
+			case rule.ModeAuto:
+				line += " auto"
 			}
 			for _, more := range []string{string(r.Owner), string(r.WritesPerRead)} {
 				if more != "" {

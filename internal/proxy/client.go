@@ -65,7 +65,8 @@ type client struct {
 	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
 	carried  bool   // its upstream connection is not its first
 
-	seen *observe.Conn // nil unless the proxy observes
+	seen    *observe.Conn // nil unless the proxy observes
+	library struct{ name, version string }
 
 	// Used again by each command:
 	exchange *upstream.Exchange
@@ -274,7 +275,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 			return c.broken(err)
 		}
 		defer c.unheard()
-		defer c.tellWho(name)
+		defer c.tellWho(name, req)
 	}
 	if c.state.multi {
 		c.state.queue(name)

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
@@ -84,10 +83,16 @@ func (c *client) callOf(cmd *command.Command, req resp.Request) *observe.Call {
 	}
 }
 
-// tellWho tells the observer who the client is, after a command that may have changed it.
-func (c *client) tellWho(name string) {
-	switch name {
-	case "hello", "auth", "reset", "client|setname", "client|setinfo":
+// tellWho tells the observer who the client is, after a command that may have changed it. What CLIENT SETINFO says
+// counts also where Redis does not know it yet.
+func (c *client) tellWho(name string, req resp.Request) {
+	setInfo := len(req.Args) == 4 && isWord(req.Args[0], "CLIENT") && isWord(req.Args[1], "SETINFO")
+	switch {
+	case setInfo && isWord(req.Args[2], "LIB-NAME"):
+		c.library.name = string(req.Args[3])
+	case setInfo && isWord(req.Args[2], "LIB-VER"):
+		c.library.version = string(req.Args[3])
+	case name == "hello", name == "auth", name == "reset", name == "client|setname":
 	default:
 		return
 	}
@@ -95,18 +100,6 @@ func (c *client) tellWho(name string) {
 	if len(c.state.login) == 2 {
 		who.User = c.state.login[0]
 	}
-	var version string
-	parser := resp.NewRequestParser(resp.Limits{})
-	for _, info := range c.state.info {
-		req, _, err := parser.Next(info)
-		switch {
-		case err != nil || len(req.Args) != 4:
-		case bytes.EqualFold(req.Args[2], []byte("LIB-NAME")):
-			who.Library = string(req.Args[3])
-		default:
-			version = string(req.Args[3])
-		}
-	}
-	who.Library = strings.TrimSpace(who.Library + " " + version)
+	who.Library = strings.TrimSpace(c.library.name + " " + c.library.version)
 	c.seen.Identify(who)
 }
