@@ -18,10 +18,23 @@ type Rule struct {
 	Mode          rule.Mode          `json:"mode"`
 	Owner         rule.Owner         `json:"owner,omitempty"`
 	WritesPerRead rule.WritesPerRead `json:"writes_per_read,omitempty"`
-	MaxHold       time.Duration      `json:"max_hold,omitempty"`
-	Idle          time.Duration      `json:"idle,omitempty"`
+	MaxHold       Duration           `json:"max_hold,omitzero"`
+	Idle          Duration           `json:"idle,omitzero"`
 
 	Why string `json:"why"`
+}
+
+// Duration is a time as it is written in a configuration.
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(rule.Text(time.Duration(d))), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(text []byte) error {
+	t, err := time.ParseDuration(string(text))
+	*d = Duration(t)
+	return err
 }
 
 // many is the share of sequences with further writes from which on a rule lets owners go on writing.
@@ -90,8 +103,8 @@ func (s *stem) rule(names map[string]bool) Rule {
 		r.Owner = rule.OwnerProxy
 	}
 	if d := rule.Default(); 2*held > d.Idle {
-		r.Idle = (2 * held).Round(time.Second)
-		if r.Idle > d.MaxHold {
+		r.Idle = Duration((2 * held).Round(time.Second))
+		if time.Duration(r.Idle) > d.MaxHold {
 			r.MaxHold = r.Idle
 		}
 	}
@@ -252,8 +265,8 @@ func yaml(rules []Rule) string {
 		option("mode", string(r.Mode), true)
 		option("owner", string(r.Owner), r.Owner != "")
 		option("writes_per_read", string(r.WritesPerRead), r.WritesPerRead != "")
-		option("max_hold", rule.Text(r.MaxHold), r.MaxHold != 0)
-		option("idle", rule.Text(r.Idle), r.Idle != 0)
+		option("max_hold", rule.Text(time.Duration(r.MaxHold)), r.MaxHold != 0)
+		option("idle", rule.Text(time.Duration(r.Idle)), r.Idle != 0)
 	}
 	return out.String()
 }

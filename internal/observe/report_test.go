@@ -20,7 +20,7 @@ func compiled(t *testing.T, r *Report) *rule.Set {
 	for _, proposed := range r.Rules {
 		compiled, err := rule.New(rule.Rule{
 			Name: proposed.Name, Prefix: proposed.Prefix, Session: proposed.Session, Mode: proposed.Mode, Owner: proposed.Owner,
-			WritesPerRead: proposed.WritesPerRead, MaxHold: proposed.MaxHold, Idle: proposed.Idle,
+			WritesPerRead: proposed.WritesPerRead, MaxHold: time.Duration(proposed.MaxHold), Idle: time.Duration(proposed.Idle),
 		})
 		if err != nil {
 			t.Fatalf("%+v: %v", proposed, err)
@@ -124,8 +124,13 @@ func TestLongHoldsMakeLongTimes(t *testing.T) {
 	p.run("a SET k 1")
 	r := p.o.Report()
 	compiled(t, r)
-	if got := r.Rules[0]; got.Idle < 6*time.Minute || got.MaxHold < got.Idle || !strings.Contains(r.YAML, "max_hold: 6m") {
+	if got := r.Rules[0]; time.Duration(got.Idle) < 6*time.Minute || got.MaxHold < got.Idle || !strings.Contains(r.YAML, "max_hold: 6m") {
 		t.Errorf("%+v\n%s", got, r.YAML)
+	}
+	text, err := json.Marshal(r.Rules)
+	var back []Rule
+	if err != nil || !strings.Contains(string(text), `"idle":"6m`) || json.Unmarshal(text, &back) != nil || !slices.Equal(back, r.Rules) {
+		t.Errorf("%v: %s", err, text)
 	}
 }
 
@@ -137,7 +142,7 @@ func TestReportIsForPeopleAndForPrograms(t *testing.T) {
 	if err := r.Write(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{": 1 update lost.", "\nc:* ", "\nn:* ", `"b" unknown library from 10.0.0.1: 1 read, 1 write`, "\nrules:\n  # ", `session: "c:<session>"`, "1 calls of scripts"} {
+	for _, want := range []string{": 1 update lost.", "\nc:* ", "\nn:* ", `"b" unknown library from 10.0.0.1: 1 read, 1 write`, "\nrules:\n  # ", `session: "c:<session>"`, "1 call of a script"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
 		}
@@ -146,8 +151,8 @@ func TestReportIsForPeopleAndForPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back map[string]any
-	if err := json.Unmarshal(text, &back); err != nil || back["updates_lost"] != 1.0 || len(back["patterns"].([]any)) != 2 {
+	var back Report
+	if err := json.Unmarshal(text, &back); err != nil || back.Lost != 1 || len(back.Patterns) != 2 || back.YAML != r.YAML {
 		t.Errorf("%v in %s", err, text)
 	}
 }

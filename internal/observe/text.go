@@ -151,19 +151,28 @@ func (w *writer) rules(r *Report) {
 // doubts say what the figures leave out.
 func (w *writer) doubts(r *Report) {
 	var all []string
-	note := func(n int64, format string) {
+	note := func(n int64, one, format string) {
 		if n > 0 {
-			all = append(all, fmt.Sprintf(format, n))
+			all = append(all, fmt.Sprintf(format, count(n, one)))
 		}
 	}
-	note(r.Unsure, "%d commands did not get their turn in time: their order is a guess.")
-	note(r.Scripts, "%d calls of scripts count as atomic updates of their KEYS; what they do is not seen.")
-	note(r.Unread, "%d calls name keys that can't all be told; those are not counted.")
-	note(r.Left.Keys, "%d times a key was forgotten for lack of room: losses of it may be missing.")
-	note(r.Left.Clients, "%d times a client was one too many to be told apart.")
-	note(r.Rest, "%d keys have found no place among the patterns.")
+	note(r.Unsure, "command", "%s did not get its turn in time: the order is a guess.")
+	if r.Scripts > 0 {
+		all = append(all, fmt.Sprintf("%s with keys: each counts as an atomic update of its KEYS, what it does is not seen.", scripts(r.Scripts)))
+	}
+	note(r.Unread, "call", "%s with keys that can't all be told: the others are not counted.")
+	note(r.Left.Keys, "time", "%s a key was forgotten for lack of room: losses of it may be missing.")
+	note(r.Left.Clients, "time", "%s a client was one too many to be told apart.")
+	note(r.Rest, "key", "%s found no place among the patterns.")
 	all = append(all, "Not seen: writers that do not come through this proxy, keys that expire or are evicted, sequences that read one key and write another.")
 	w.printf("\n%s\n", strings.Join(all, "\n"))
+}
+
+func scripts(n int64) string {
+	if n == 1 {
+		return "1 call of a script"
+	}
+	return fmt.Sprintf("%d calls of scripts", n)
 }
 
 func duration(ms float64) string { return short(time.Duration(ms * float64(time.Millisecond))) }
