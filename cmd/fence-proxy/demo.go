@@ -28,6 +28,7 @@ With --upstream it uses a Redis of yours: it writes only under a random prefix a
 	flags.IntVar(&o.Updates, "updates", o.Updates, "`number` of updates that each agent makes")
 	flags.DurationVar(&o.Think, "think", o.Think, "`time` that an agent thinks between its read and its write")
 	flags.StringVar(&o.Upstream, "upstream", o.Upstream, "the Redis to race on: redis://…, unix:///path or embedded:, as `URL`")
+	flags.BoolVar(&o.Observe, "observe", o.Observe, "observe the first race, and guard the second by the rules that were found")
 	verbose := flags.BoolP("verbose", "v", false, "show the proxies' logs")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.Check(); err != nil {

@@ -67,6 +67,14 @@ func TestACrowdWithSomeKeysGuardedIsAnsweredAsByRedis(t *testing.T) {
 	run(t, mode{share: 10, clients: 12, config: guardSomeKeys, fits: func(c *Command) bool { return !listens(c) && !everywhere(c) }})
 }
 
+func TestObservedCommandsAreAnsweredAsByRedis(t *testing.T) {
+	run(t, mode{share: 10, observed: true, fits: func(c *Command) bool { return !listens(c) }})
+}
+
+func TestAnObservedCrowdIsAnsweredAsByRedis(t *testing.T) {
+	run(t, mode{share: 10, observed: true, clients: 12, fits: func(c *Command) bool { return !listens(c) && !everywhere(c) }})
+}
+
 func TestWhatIsNoCommandIsAnsweredAsByRedis(t *testing.T) {
 	run(t, mode{share: 2, garbled: true, fits: func(c *Command) bool { return !listens(c) }})
 }
@@ -88,6 +96,7 @@ type mode struct {
 	clients   int    // at the same time; 0 is one
 	listening bool
 	garbled   bool
+	observed  bool
 	fits      func(*Command) bool
 }
 
@@ -95,14 +104,19 @@ type mode struct {
 func run(t *testing.T, m mode) {
 	t.Helper()
 	straight, behind := startRedis(t), startRedis(t)
-	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: m.config})
+	var addr string
+	if m.observed {
+		addr = harness.StartObserver(t, behind).Addr
+	} else {
+		addr = harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: m.config}).Addr
+	}
 	vocabulary, err := LoadVocabulary(t.Context(), straight.Client())
 	if err != nil {
 		t.Fatal(err)
 	}
 	pair := &Pair{
 		straight: attach(t, straight), behind: attach(t, behind),
-		proxy: proxy.Addr, guarded: m.config != "", listening: m.listening, tally: newTally(),
+		proxy: addr, guarded: m.config != "", listening: m.listening, tally: newTally(),
 	}
 	if *control {
 		pair.proxy = behind.Addr

@@ -21,6 +21,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
+	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -45,16 +46,26 @@ type Proxy struct {
 	server   *proxy.Server
 	listener net.Listener
 	metrics  *metrics.Metrics
-	admin    *admin.Server // nil if it is turned off
+	admin    *admin.Server     // nil if it is turned off
+	observer *observe.Observer // nil unless the proxy observes
 
 	listening context.CancelFunc // ends the wake-up subscription
 	heard     chan struct{}
 }
 
+// Option is something about a proxy that no configuration says.
+type Option func(*Proxy)
+
+// Observed has an observer told of all that passes. The configuration has no rules then.
+func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer = by } }
+
 // Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
 // program's, for the metrics. The caller runs Serve, which also cleans up.
-func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger) (_ *Proxy, err error) {
+func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger, options ...Option) (_ *Proxy, err error) {
 	p := &Proxy{cfg: cfg, log: log}
+	for _, set := range options {
+		set(p)
+	}
 	defer func() {
 		if err != nil {
 			p.close(ctx)
@@ -65,14 +76,16 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.countRules()
 	p.warnOfFiles()
-	options, err := p.options()
+	own, err := p.options()
 	if err != nil {
 		return nil, err
 	}
-	p.endpoint = &upstream.Endpoint{Options: options, DialTimeout: cfg.Upstream.DialTimeout}
+	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
-	if p.store, err = tokenstore.Open(ctx, options, cfg.Lock.Provider); err != nil {
+	if p.observer != nil {
+		p.store = tokenstore.Unused(own)
+	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)
@@ -90,7 +103,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
-		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log,
+		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)

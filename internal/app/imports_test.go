@@ -42,6 +42,7 @@ func TestImportsPointOneWay(t *testing.T) {
 		"internal/rule":       {"internal"}, // nothing of ours
 		"internal/resp":       {"internal"},
 		"internal/command":    {"internal"},
+		"internal/observe":    {"internal/tokenstore", "internal/lock", "internal/proxy", "internal/upstream", "internal/config"},
 		"internal/metrics":    {"internal"},
 		"internal/admin":      {"internal"},
 		"internal/size":       {"internal"},

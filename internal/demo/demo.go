@@ -5,9 +5,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/internal/app"
+	"github.com/fence-proxy/fence-proxy/internal/observe"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
 // ErrLost says that an update was lost through fence-proxy, which must not be.
@@ -26,6 +31,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	defer s.close()
 	prefix := "demo:" + strings.ToLower(rand.Text()[:12]) + ":"
 	straightKey, throughKey := prefix+"straight", prefix+"through"
+	if o.Observe {
+		throughKey = straightKey // for which the rules were found
+	}
 	defer func() {
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx) // whatever it stopped us in
@@ -36,12 +44,25 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 
 	story := &story{out: o.Out}
 	story.introduce(o, d.terms)
+	guard, err := d.terms.rules(prefix)
+	if err != nil {
+		return result, err
+	}
 	story.announce("First straight at Redis (%s) …", s.name)
-	if result.Straight, err = d.race(ctx, straightKey, s.ways(o.Agents)); err != nil {
+	if o.Observe {
+		result.Straight, result.Observed, err = d.observed(ctx, straightKey)
+		if err == nil {
+			story.observe(result)
+			guard, err = d.terms.found(result.Observed.YAML)
+		}
+	} else {
+		result.Straight, err = d.race(ctx, straightKey, s.ways(o.Agents))
+	}
+	if err != nil {
 		return result, fmt.Errorf("straight at Redis: %w", err)
 	}
 	story.announce("Then through fence-proxy, a proxy for each agent …")
-	if result.Through, err = d.fenced(ctx, throughKey, prefix); err != nil {
+	if result.Through, err = d.fenced(ctx, throughKey, guard); err != nil {
 		return result, fmt.Errorf("through fence-proxy: %w", err)
 	}
 	story.conclude(result)
@@ -61,12 +82,21 @@ type demo struct {
 	store *store
 }
 
-// fenced starts a proxy for each agent and races through them.
-func (d *demo) fenced(ctx context.Context, key, prefix string) (f Figures, err error) {
-	guard, err := d.terms.rule(prefix)
-	if err != nil {
-		return f, err
+// observed races through one proxy that observes and guards nothing.
+func (d *demo) observed(ctx context.Context, key string) (f Figures, report *observe.Report, err error) {
+	observer := observe.New(patience)
+	proxies, err := startFleet(ctx, 1, d.store.url, nil, d.Log, app.Observed(observer))
+	if err == nil {
+		f, err = d.race(ctx, key, slices.Repeat(proxies.ways, d.Agents))
 	}
+	if err := errors.Join(err, proxies.close()); err != nil {
+		return f, nil, err
+	}
+	return f, observer.Report(), d.store.remove(ctx, key)
+}
+
+// fenced starts a proxy for each agent and races through them.
+func (d *demo) fenced(ctx context.Context, key string, guard []*rule.Rule) (f Figures, err error) {
 	proxies, err := startFleet(ctx, d.Agents, d.store.url, guard, d.Log)
 	defer func() { err = errors.Join(err, proxies.close()) }()
 	if err != nil {

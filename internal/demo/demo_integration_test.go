@@ -51,6 +51,19 @@ func TestDemoOnARealRedisLeavesItAsItWas(t *testing.T) {
 	}
 }
 
+func TestObserverCountsWhatTheDemoHasLostOnARealRedis(t *testing.T) {
+	r := harness.StartRedis(t)
+	o := quick()
+	o.Agents, o.Updates, o.Observe, o.Upstream = 6, 10, true, r.URL()
+	result := run(t, o)
+	if result.Observed.Lost != int64(result.Straight.Lost) || result.Observed.Unsure != 0 {
+		t.Errorf("the observer counted %d, of %d the order is unsure; %d were lost", result.Observed.Lost, result.Observed.Unsure, result.Straight.Lost)
+	}
+	if keys := keysOf(t, r.Client()); len(keys) != 0 {
+		t.Errorf("keys: %q", keys)
+	}
+}
+
 func TestDemoOnASocket(t *testing.T) {
 	r := harness.StartRedis(t, harness.WithSocket())
 	o := quick()

@@ -48,6 +48,21 @@ func TestUpdatesAreLostStraightAtRedisAndNotThroughTheProxies(t *testing.T) {
 	}
 }
 
+func TestObserverCountsWhatTheDemoHasLost(t *testing.T) {
+	t.Parallel()
+	o := quick()
+	o.Agents, o.Updates, o.Observe = 5, 8, true
+	var out bytes.Buffer
+	o.Out = &out
+	r := run(t, o) // under the rules that the observer has proposed nothing is lost
+	if r.Observed.Lost != int64(r.Straight.Lost) || r.Observed.Unsure != 0 {
+		t.Errorf("the observer counted %d, of %d the order is unsure; %d were lost", r.Observed.Lost, r.Observed.Unsure, r.Straight.Lost)
+	}
+	if len(r.Observed.Rules) != 1 || !strings.Contains(out.String(), `    rules:`) {
+		t.Errorf("rules %+v in\n%s", r.Observed.Rules, &out)
+	}
+}
+
 func TestTwoAgentsWithOneUpdateEachAreEnoughToLoseOne(t *testing.T) {
 	t.Parallel()
 	o := demo.Default()

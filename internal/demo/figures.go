@@ -1,6 +1,10 @@
 package demo
 
-import "time"
+import (
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/observe"
+)
 
 // Figures are what was counted in one race.
 type Figures struct {
@@ -18,6 +22,8 @@ type Figures struct {
 type Result struct {
 	Straight Figures // straight at Redis
 	Through  Figures // through fence-proxy
+
+	Observed *observe.Report // of the first race; nil unless it was observed
 }
 
 // count adds up what the agents counted and compares it with the final value.

@@ -28,9 +28,9 @@ type fleet struct {
 	errs    []error // of proxies that failed
 }
 
-// startFleet starts n proxies before upstream with one rule. They outlive ctx: the caller closes
+// startFleet starts n proxies before upstream with these rules. They outlive ctx: the caller closes
 // the fleet, also when there is an error.
-func startFleet(ctx context.Context, n int, upstream string, guard *rule.Rule, log *slog.Logger) (*fleet, error) {
+func startFleet(ctx context.Context, n int, upstream string, guard []*rule.Rule, log *slog.Logger, options ...app.Option) (*fleet, error) {
 	f := &fleet{}
 	serve, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f.stop = stop
@@ -39,7 +39,7 @@ func startFleet(ctx context.Context, n int, upstream string, guard *rule.Rule, l
 		if err != nil {
 			return f, err
 		}
-		p, err := app.Start(ctx, cfg, "demo", log.With("proxy", cfg.Name))
+		p, err := app.Start(ctx, cfg, "demo", log.With("proxy", cfg.Name), options...)
 		if err != nil {
 			return f, fmt.Errorf("start %s: %w", cfg.Name, err)
 		}
@@ -55,13 +55,13 @@ func startFleet(ctx context.Context, n int, upstream string, guard *rule.Rule, l
 	return f, nil
 }
 
-func fleetConfig(name, upstream string, guard *rule.Rule) (*config.Config, error) {
+func fleetConfig(name, upstream string, guard []*rule.Rule) (*config.Config, error) {
 	cfg, err := config.Default()
 	if err != nil {
 		return nil, err
 	}
 	cfg.Name, cfg.Listen, cfg.Admin, cfg.Drain, cfg.Upstream.URL = name, "127.0.0.1:0", "", drainTime, upstream
-	cfg.Rules = []*rule.Rule{guard}
+	cfg.Rules = guard
 	cfg.Set, err = rule.NewSet(cfg.Rules)
 	return cfg, err
 }

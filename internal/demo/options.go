@@ -25,6 +25,7 @@ type Options struct {
 	Updates  int           // that each of them makes
 	Think    time.Duration // between an update's read and its write
 	Upstream string        // the Redis to race on, as upstream.url in the configuration
+	Observe  bool          // the first race is observed, and the second run under the rules that were found
 
 	Out io.Writer    // where the story is told
 	Log *slog.Logger // the proxies' logs

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -38,6 +39,21 @@ then it wakes up, notices nothing, and writes what it has.
 
 // announce says which race begins.
 func (s *story) announce(format string, args ...any) { s.printf(format+"\n", args...) }
+
+// observe shows what the observer has found.
+func (s *story) observe(r Result) {
+	s.printf("\n%d of %s were lost, and \"fence-proxy observe\", which stood in between, reports:\n\n",
+		r.Straight.Lost, counted(r.Straight.Acknowledged, "update"))
+	var report bytes.Buffer
+	_ = r.Observed.Write(&report)
+	for line := range bytes.Lines(report.Bytes()) {
+		if len(line) > 1 {
+			s.printf("    ")
+		}
+		s.printf("%s", line)
+	}
+	s.printf("\nThese rules guard the next race, with the short times of this demo.\n\n")
+}
 
 // conclude shows the figures and what they mean.
 func (s *story) conclude(r Result) {

@@ -13,7 +13,7 @@ import (
 // decide reports whether a read takes the session's hold. Called with mu held.
 func (s *Sequence) decide(command string, now time.Time) bool {
 	switch s.Rule.Mode {
-	case rule.ModeFence:
+	case rule.ModeFence, rule.ModeObserve:
 		return false
 	case rule.ModeAuto:
 		learner := &s.owner.manager.learner

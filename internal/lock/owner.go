@@ -143,7 +143,7 @@ func (o *Owner) BreakOff(reason Reason) {
 
 // Unwritten reports whether the owner has read something that it may be about to write.
 func (o *Owner) Unwritten() bool {
-	return slices.ContainsFunc(o.all(), func(s *Sequence) bool { return s.State() != Free })
+	return slices.ContainsFunc(o.all(), func(s *Sequence) bool { return s.State() != Free && s.Rule.Mode != rule.ModeObserve })
 }
 
 // Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part

@@ -47,6 +47,11 @@ func (m *Metrics) Refused(rule, word string) {
 	m.refusals.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule), attribute.String("error", word)))
 }
 
+// WouldRefuse counts a write that was carried out though the fence would have refused it.
+func (m *Metrics) WouldRefuse(rule string) {
+	m.wouldRefuse.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule)))
+}
+
 // HoldBroken counts a sequence that was broken in the middle.
 func (m *Metrics) HoldBroken(rule, reason string) {
 	m.holdsBroken.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule), attribute.String("reason", reason)))

@@ -25,6 +25,7 @@ type Metrics struct {
 	clientsDropped     metric.Int64Counter
 	waitersRefused     metric.Int64Counter
 	refusals           metric.Int64Counter
+	wouldRefuse        metric.Int64Counter
 	holdsBroken        metric.Int64Counter
 	recordsLost        metric.Int64Counter
 
@@ -79,6 +80,7 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 		"reason", DroppedOutputBuffer, DroppedOutputTimeout, DroppedNesting)
 	counter(&m.waitersRefused, "waiters_refused", "Commands refused at limits.waiters.", "rule")
 	counter(&m.refusals, "refusals", "Guarded commands refused, by the first word of the error.", "rule")
+	counter(&m.wouldRefuse, "would_refuse", "Writes under a rule that observes which would have been refused: each loses an update.", "rule")
 	counter(&m.holdsBroken, "holds_broken", "Sequences broken in the middle, by reason.", "rule")
 	counter(&m.recordsLost, "records_lost", "Fence records found missing while a hold depended on them: is the store evicting?", "rule")
 	if err != nil {
@@ -101,6 +103,7 @@ func (m *Metrics) Rule(name string) {
 	ctx, rule := context.Background(), attribute.String("rule", name)
 	m.waitersRefused.Add(ctx, 0, metric.WithAttributes(rule))
 	m.recordsLost.Add(ctx, 0, metric.WithAttributes(rule))
+	m.wouldRefuse.Add(ctx, 0, metric.WithAttributes(rule))
 	for _, word := range []string{"FENCED", "LOCKED", "FENCEDOWN", "FENCEUNKNOWN", "FENCEDENIED"} {
 		m.refusals.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("error", word)))
 	}

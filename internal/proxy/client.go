@@ -10,6 +10,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/socket"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -64,6 +65,9 @@ type client struct {
 	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
 	carried  bool   // its upstream connection is not its first
 
+	seen    *observe.Conn // nil unless the proxy observes
+	library struct{ name, version string }
+
 	// Used again by each command:
 	exchange *upstream.Exchange
 	timer    *time.Timer
@@ -94,6 +98,9 @@ func (c *client) run() {
 	c.owner = c.srv.locks.Owner(c.identity())
 	c.owner.Belongs(c.label())
 	c.waiter = c.srv.locks.Waiter()
+	if c.srv.observer != nil {
+		c.seen = c.srv.observer.Connect(c.address())
+	}
 	err := c.commands()
 	if errors.Is(err, io.EOF) {
 		c.hearOut()
@@ -262,6 +269,13 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	}
 	if err := c.link(); err != nil {
 		return c.broken(err)
+	}
+	if c.seen != nil {
+		if err := c.watchOver(cmd, name, req); err != nil {
+			return c.broken(err)
+		}
+		defer c.unheard()
+		defer c.tellWho(name, req)
 	}
 	if c.state.multi {
 		c.state.queue(name)

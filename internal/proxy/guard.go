@@ -34,7 +34,11 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 	case refusal != nil:
 		return c.local(refusal)
 	case err != nil && (p.writes || b.tx != nil || errors.Is(err, upstream.ErrLost)): // a read is refused together with its begin
-		return &downError{p.sessions(), err}
+		err := &downError{p.sessions(), err}
+		if c.unfenced(p, b, err) {
+			return nil
+		}
+		return err
 	}
 	start := time.Now()
 	for i := range p.parts {
@@ -47,6 +51,9 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 	err := run(p, b, start)
 	if err != nil {
 		giveUp(p.parts)
+		if c.unfenced(p, b, err) {
+			return nil
+		}
 	}
 	return err
 }

@@ -94,7 +94,11 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	default:
 		_, p.atomic = atomics[cmd.Name]
 	}
-	return p, c.guardable(cmd, args, p)
+	if blocks(cmd, args) && !c.state.multi && p.looksOn() {
+		p.parts = nil // it takes whatever comes, and had better wait at Redis
+		return p, nil
+	}
+	return p.unguardable(c.guardable(cmd, args, p))
 }
 
 // read makes p a read that has to be carried out as a write is: once, and only when it is granted.
@@ -193,7 +197,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
 		r := c.srv.rules.Match(a)
-		return isReserved(a) || r != nil && r.Mode != rule.ModePass
+		return isReserved(a) || guards(r)
 	})
 }
 

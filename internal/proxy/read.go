@@ -104,6 +104,9 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 	watch := false
 	for _, q := range p.parts {
 		how, expected, err := q.sequence.BeforeRead(context.Background(), b.name, sent)
+		if c.lookedOn(q.sequence, err) {
+			how, expected, err = q.sequence.BeforeRead(context.Background(), b.name, sent)
+		}
 		if err != nil {
 			return err
 		}

@@ -13,12 +13,13 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
+	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
-// Options are what a Server is made of. All but the limits are required.
+// Options are what a Server is made of. All but the limits and the observer are required.
 type Options struct {
 	Name     string // of this proxy, in messages
 	Rules    *rule.Set
@@ -28,6 +29,7 @@ type Options struct {
 	Limits   Limits
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
+	Observer *observe.Observer // nil unless the proxy observes
 }
 
 // Server accepts clients and serves them until it is shut down.
@@ -40,6 +42,7 @@ type Server struct {
 	limits   Limits
 	metrics  *metrics.Metrics
 	log      *slog.Logger
+	observer *observe.Observer
 
 	owner    *lock.Owner // of rules with owner: proxy
 	shares   *shares     // of clients that have not logged in themselves
@@ -63,7 +66,7 @@ type Server struct {
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		limits: o.Limits, metrics: o.Metrics, log: o.Log,
+		limits: o.Limits, metrics: o.Metrics, log: o.Log, observer: o.Observer,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),

@@ -104,7 +104,7 @@ func (c *client) overtake() {
 // share collects a command for a shared connection, and reports false if it must go on the
 // client's own.
 func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
-	if c.state.alone || c.state.multi || c.state.watching || c.silent || !shareable(cmd) {
+	if c.seen != nil || c.state.alone || c.state.multi || c.state.watching || c.silent || !shareable(cmd) {
 		return false, nil
 	}
 	if c.shares == nil || !c.shares.serve(c) {

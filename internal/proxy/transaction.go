@@ -117,16 +117,16 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		}
 	}
 	if unheld(name) {
-		if !tx.guarded() {
-			if err := c.passOn(); err != nil {
-				return err
-			}
-			return c.pass(cmd, req)
+		if tx.plan.looksOn() {
+			return c.passUnobserved(cmd, req)
 		}
 		denied = &deniedError{tx.plan.sessions() + ": a transaction that is guarded can't have " + name + " in it"}
 	}
 	if denied == nil && (tx.guarded() || len(p.parts) > 0) {
 		denied = c.fits(p, req, selected)
+		if denied != nil && tx.plan.looksOn() && p.looksOn() {
+			return c.passUnobserved(cmd, req)
+		}
 	}
 	if denied != nil {
 		if begun, err := c.tried(); !begun || err != nil {

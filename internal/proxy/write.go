@@ -93,6 +93,9 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 		q := &p.parts[i]
 		write := lock.Write{Keys: q.keys, Atomic: p.atomic || q.atomic}
 		token, err := q.sequence.BeforeWrite(context.Background(), write, sent)
+		for c.lookedOn(q.sequence, err) { // each time less is stale
+			token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
+		}
 		if err != nil {
 			return err
 		}
@@ -102,7 +105,11 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 				return err
 			}
 			q.taken = true
-			if token, err = q.sequence.BeforeWrite(context.Background(), write, sent); err != nil {
+			token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
+			for c.lookedOn(q.sequence, err) {
+				token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -190,8 +197,11 @@ func (c *client) notQueuedBy(b body) []byte {
 // checks are good, it was that WATCH, and the client gets the nil.
 func (c *client) nilOrRefused(p plan) error {
 	for i := range c.commit.checks {
-		if c.commit.checks[i].Verdict != tokenstore.Good && !c.commit.blind[i] {
-			return p.parts[i].sequence.Refused(c.commit.checks[i])
+		if c.commit.checks[i].Verdict == tokenstore.Good || c.commit.blind[i] {
+			continue
+		}
+		if err := p.parts[i].sequence.Refused(c.commit.checks[i]); !c.lookedOn(p.parts[i].sequence, err) {
+			return err
 		}
 	}
 	giveUp(p.parts)
@@ -241,7 +251,9 @@ func (c *client) refused(p plan, b body, start time.Time) error {
 			return nil
 		default:
 			if !c.commit.blind[i] {
-				return q.sequence.Refused(check)
+				if err := q.sequence.Refused(check); !c.lookedOn(q.sequence, err) {
+					return err
+				}
 			}
 			q.sequence.Superseded()
 			q.taken = false

@@ -64,7 +64,7 @@ func (r *Rule) check() error {
 		}
 	}
 	word("mode", string(r.Mode), "a mode",
-		[]string{string(ModeLock), string(ModeFence), string(ModeAuto), string(ModePass)}, []string{"observe"})
+		[]string{string(ModeLock), string(ModeFence), string(ModeAuto), string(ModeObserve), string(ModePass)}, nil)
 	word("owner", string(r.Owner), "an owner",
 		[]string{string(OwnerConnection), string(OwnerProxy)}, []string{"client", "auto"})
 	word("writes_per_read", string(r.WritesPerRead), "known",

@@ -19,6 +19,8 @@ const (
 	// ModeAuto makes a read lock where reads of its kind have been followed by a write of the same owner, and be as in
 	// [ModeFence] elsewhere. The default.
 	ModeAuto Mode = "auto"
+	// ModeObserve does as [ModeFence] and enforces nothing: it counts what would be refused.
+	ModeObserve Mode = "observe"
 	// ModePass guards nothing: it exempts a prefix from a shorter one.
 	ModePass Mode = "pass"
 )

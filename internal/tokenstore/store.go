@@ -48,6 +48,11 @@ func Open(ctx context.Context, options *redis.Options, provider string) (*Store,
 	return s, nil
 }
 
+// Unused returns a store that keeps no records, and of which only Client is used.
+func Unused(options *redis.Options) *Store {
+	return &Store{options: options, clients: map[int]*redis.Client{}}
+}
+
 // anyWaiters is more than ever wait.
 const anyWaiters = 1 << 31
 

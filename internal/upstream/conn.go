@@ -40,6 +40,9 @@ type Conn struct {
 	Quiet bool
 	// Buffers, if set before Serve, lends the receiver its buffers.
 	Buffers *Buffers
+	// Ear, if set, hears the reply to the request that is appended next: one reply to Pass, or the only one of an
+	// exchange. Whoever appends it takes it from here; what is left in it was not appended.
+	Ear Ear
 
 	in  *[receiveBuffer]byte // nil while there is nothing to receive
 	out []byte               // requests not yet sent
@@ -77,6 +80,21 @@ type awaited struct {
 	exchange *Exchange
 	local    []byte
 	raw      bool
+	ear      Ear // nil if nobody listens
+}
+
+// Ear hears a reply as it passes, in parts; done is true for the last one. Lost says that there will be no more.
+// The receiver calls it, and must not be held up.
+type Ear interface {
+	Hear(part []byte, done bool)
+	Lost()
+}
+
+// ear takes what was set in Ear.
+func (c *Conn) ear() Ear {
+	ear := c.Ear
+	c.Ear = nil
+	return ear
 }
 
 // NewConn returns a connection over nc, which it closes.
@@ -100,6 +118,10 @@ func (c *Conn) Pass(request []byte, n int) {
 		return
 	}
 	c.open += n
+	if c.Ear != nil && n == 1 {
+		c.waiting = append(c.waiting, awaited{frames: 1, quiet: c.Quiet, ear: c.ear()})
+		return
+	}
 	if last := len(c.waiting) - 1; last >= c.head && c.waiting[last].mergeable(c.Quiet) {
 		c.waiting[last].frames += n
 		return
@@ -111,7 +133,7 @@ func (c *Conn) Pass(request []byte, n int) {
 
 // mergeable reports whether more replies to pass may be counted with these.
 func (w *awaited) mergeable(quiet bool) bool {
-	return w.frames > 0 && w.confirms == "" && w.quiet == quiet
+	return w.frames > 0 && w.confirms == "" && w.quiet == quiet && w.ear == nil
 }
 
 // PassConfirmed appends a request that changes subscriptions: n confirmations with this word answer
@@ -186,7 +208,11 @@ func (c *Conn) Send(x *Exchange, requests []byte) {
 		return
 	}
 	c.open++
-	c.waiting = append(c.waiting, awaited{exchange: x})
+	w := awaited{exchange: x}
+	if c.Ear != nil && x.Frames == 1 && !x.Open {
+		w.ear = c.ear()
+	}
+	c.waiting = append(c.waiting, w)
 }
 
 // Flush sends what was appended in one write.
@@ -244,6 +270,9 @@ func (c *Conn) Serve() error {
 func (c *Conn) lose(open []awaited) {
 	c.owing = c.midst
 	for _, w := range open {
+		if w.ear != nil {
+			w.ear.Lost()
+		}
 		switch {
 		case w.exchange != nil:
 			c.owing = c.owing || w.exchange.owes()
@@ -363,6 +392,9 @@ func (c *Conn) take(data []byte) (n int, err error) {
 		if c.limits.Kept > 0 && len(x.kept) > c.limits.Kept {
 			return n, ErrTooMuch
 		}
+	}
+	if w.ear != nil {
+		w.ear.Hear(data[:n], done)
 	}
 	if done {
 		return n, c.arrived(x)

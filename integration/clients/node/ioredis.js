@@ -184,4 +184,17 @@ async function workers() {
   });
 }
 
-await r.run({ handshake, use, killed, refusals, workers });
+// Several tasks share one connection: all read before any writes, so that of each round one update stays.
+async function shared() {
+  await r.step('rounds', async () => {
+    const client = connect();
+    for (let round = 0; round < 10; round++) {
+      const tasks = r.range(4);
+      const read = await Promise.all(tasks.map(() => client.get('ctx:doc')));
+      await Promise.all(tasks.map((task) => client.set('ctx:doc', JSON.stringify([...JSON.parse(read[task] ?? '[]'), `${round}.${task}`]))));
+    }
+    return JSON.parse(await client.get('ctx:doc')).length;
+  });
+}
+
+await r.run({ handshake, use, killed, refusals, workers, shared });
