@@ -6,7 +6,7 @@ import "github.com/fence-proxy/fence-proxy/internal/metrics"
 func (p *Proxy) learned() map[string]metrics.Learned {
 	all := map[string]metrics.Learned{}
 	for rule, d := range p.locks.Decisions() {
-		all[rule] = metrics.Learned{Locked: int64(d.Locked), Looked: int64(d.Looked)} //nolint:gosec // counts
+		all[rule] = metrics.Learned{Locked: int64(d.Locked), Looked: int64(d.Looked)}
 	}
 	for _, l := range p.locks.Learnt() {
 		of := all[l.Rule]

@@ -171,7 +171,8 @@ func (l *learner) locks(o *Owner, rule, command string, now time.Time) (k *kind,
 	defer l.mu.Unlock()
 	l.expire(now)
 	k = l.own(o, rule, command, now)
-	return k, k.decide(), k.patience()
+	locks = k.decide()
+	return k, locks, k.patience()
 }
 
 // decided counts a decision.

@@ -39,8 +39,8 @@ func (o *Observer) group(c Client) *group {
 		if len(o.groups) >= maxClients {
 			o.left.Clients++
 			c = others
-			if g = o.groups[c]; g != nil {
-				return g
+			if other := o.groups[c]; other != nil {
+				return other
 			}
 		}
 		g = &group{client: c}

@@ -219,7 +219,8 @@ func besides(patterns []Pattern, rules []Rule, at int) string {
 // longest is the place of the rule with the longest prefix of a text, or -1.
 func longest(rules []Rule, text string) int {
 	best := -1
-	for i, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		if strings.HasPrefix(text, r.Prefix) && (best < 0 || len(r.Prefix) > len(rules[best].Prefix)) {
 			best = i
 		}
@@ -252,7 +253,8 @@ func name(prefix string, taken map[string]bool) string {
 // yaml writes rules as they are pasted under "rules:".
 func yaml(rules []Rule) string {
 	var out strings.Builder
-	for _, r := range rules {
+	for i := range rules {
+		r := &rules[i]
 		fmt.Fprintf(&out, "  # %s\n", r.Why)
 		fmt.Fprintf(&out, "  - name: %s\n", strconv.Quote(r.Name))
 		option := func(name, value string, given bool) {

@@ -17,7 +17,8 @@ import (
 func compiled(t *testing.T, r *Report) *rule.Set {
 	t.Helper()
 	var rules []*rule.Rule
-	for _, proposed := range r.Rules {
+	for i := range r.Rules {
+		proposed := &r.Rules[i]
 		compiled, err := rule.New(rule.Rule{
 			Name: proposed.Name, Prefix: proposed.Prefix, Session: proposed.Session, Mode: proposed.Mode, Owner: proposed.Owner,
 			WritesPerRead: proposed.WritesPerRead, MaxHold: time.Duration(proposed.MaxHold), Idle: time.Duration(proposed.Idle),

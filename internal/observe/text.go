@@ -45,11 +45,11 @@ func (r *Report) Write(out io.Writer) error {
 
 // split takes the patterns that lose updates, or might, apart from the others.
 func (r *Report) split() (modified, idle []Pattern) {
-	for _, p := range r.Patterns {
-		if p.Sequences > 0 {
-			modified = append(modified, p)
+	for i := range r.Patterns {
+		if r.Patterns[i].Sequences > 0 {
+			modified = append(modified, r.Patterns[i])
 		} else {
-			idle = append(idle, p)
+			idle = append(idle, r.Patterns[i])
 		}
 	}
 	return modified, idle

@@ -9,7 +9,8 @@ import (
 func (p *play) begin(conn, line string) (*Pending, bool) {
 	p.Helper()
 	pending := p.conn(conn).Send(p.call(line))
-	return pending, pending.Begin()
+	begun := pending.Begin()
+	return pending, begun
 }
 
 func TestCommandsWaitOnlyForThoseThatMatter(t *testing.T) {

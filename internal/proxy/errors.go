@@ -127,11 +127,12 @@ func lockedText(e *lock.LockedError, now time.Time) string {
 			"Nothing was written; read again what you have read, then write.", e.Word, e.Record, holderText(e.Holder, now))
 	}
 	text := fmt.Sprintf("%s %v is held by %s", e.Word, e.Record, holderText(e.Holder, now))
-	if e.Waiting > 0 {
+	switch {
+	case e.Waiting > 0:
 		text += fmt.Sprintf(", and %d wait for it, as many as limits.waiters allows", e.Waiting)
-	} else if e.Overtaken {
+	case e.Overtaken:
 		text += "; a write came behind this command on the same connection, to a session that this client holds, and must not wait for it"
-	} else if e.Waited > 0 {
+	case e.Waited > 0:
 		text += fmt.Sprintf("; waited %v", e.Waited.Round(time.Millisecond))
 	}
 	return text + ". Nothing was written; try again later."

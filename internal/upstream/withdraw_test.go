@@ -82,8 +82,7 @@ func TestTheClientGetsItsReplyOrAnother(t *testing.T) {
 		withdrew := make(chan bool)
 		go func() { withdrew <- x.Withdraw() }()
 		s.replies("+reply\r\n")
-		switch got := s.client.String(); {
-		case <-withdrew == strings.Contains(got, "reply"):
+		if got := s.client.String(); <-withdrew == strings.Contains(got, "reply") {
 			t.Fatalf("it got %q", got)
 		}
 	}
