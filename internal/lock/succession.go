@@ -1,0 +1,78 @@
+package lock
+
+import (
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// Under returns the sequence with which a command under r goes on. A sequence under way keeps the rule it began with;
+// one that holds nothing is succeeded by one under r that remembers all that it has read. writes says that the command
+// writes: that is written by the rule under which it was read.
+func (s *Sequence) Under(r *rule.Rule, writes bool) *Sequence {
+	if s.Rule == r || !s.TryEnter() {
+		return s // or somebody is inside, and so under way
+	}
+	defer s.Leave()
+	o := s.owner
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped || s.underWay() || s.state != Free && writes {
+		return s
+	}
+	next := o.newSequence(s.Record, r)
+	next.inherit(s)
+	s.dropped = true
+	o.sequences[keyOf(s.Record)] = next
+	delete(o.claims, s.Rule)
+	return next
+}
+
+// underWay reports whether the hold stands, or its end has not been reported. Called with mu held.
+func (s *Sequence) underWay() bool { return s.state == Held || s.state == Broken }
+
+// inherit takes over what old, which holds nothing, remembers. Nobody else knows s yet, and old's mu is held.
+func (s *Sequence) inherit(old *Sequence) {
+	s.state, s.grant, s.seq = old.state, old.grant, old.seq
+	s.reads, s.pending = old.reads, old.pending
+	s.used = old.used
+	s.members = old.members
+	old.reads, old.members = reads{}, nil
+	old.setState(Free)
+}
+
+// Open returns the owner's sequence on a session if there is more to it than a Free one, or nil. underWay reports that
+// any command goes on with it; else the writes do of what was read.
+func (o *Owner) Open(db int, r *rule.Rule, session []byte) (s *Sequence, underWay bool) {
+	o.mu.Lock()
+	s = o.sequences[sequenceKey{db, r.Name, string(session)}]
+	o.mu.Unlock()
+	if s == nil {
+		return nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Free {
+		return nil, false
+	}
+	return s, s.underWay()
+}
+
+// Open reports whether an owner has a sequence that is more than a Free one, under a rule of which this is true.
+func (m *Manager) Open(of func(*rule.Rule) bool) bool {
+	m.mu.Lock()
+	owners := make([]*Owner, 0, len(m.owners))
+	for o := range m.owners {
+		owners = append(owners, o)
+	}
+	m.mu.Unlock()
+	for _, o := range owners {
+		for _, s := range o.all() {
+			if s.State() != Free && of(s.Rule) {
+				return true
+			}
+		}
+	}
+	return false
+}
