@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // Under returns the sequence with which a command under r goes on. A sequence under way keeps the rule it began with;
@@ -42,21 +44,38 @@ func (s *Sequence) inherit(old *Sequence) {
 	old.setState(Free)
 }
 
-// Open returns the owner's sequence on a session if there is more to it than a Free one, or nil. underWay reports that
-// any command goes on with it; else the writes do of what was read.
-func (o *Owner) Open(db int, r *rule.Rule, session []byte) (s *Sequence, underWay bool) {
+// Open returns the owner's sequence on a session and its state, or nil if there is nothing to it but that it is Free.
+func (o *Owner) Open(db int, r *rule.Rule, session []byte) (*Sequence, State) {
 	o.mu.Lock()
-	s = o.sequences[sequenceKey{db, r.Name, string(session)}]
+	s := o.sequences[sequenceKey{db, r.Name, string(session)}]
 	o.mu.Unlock()
 	if s == nil {
-		return nil, false
+		return nil, Free
 	}
+	if state := s.State(); state != Free {
+		return s, state
+	}
+	return nil, Free
+}
+
+// HeldBefore reports whether the owner holds the session since before t.
+func (s *Sequence) HeldBefore(t time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Free {
-		return nil, false
+	return s.state == Held && s.since.Before(t)
+}
+
+// Outdate breaks a sequence off that holds nothing: whether what it has read is stale can't be told any more.
+func (s *Sequence) Outdate() {
+	if !s.TryEnter() {
+		return // its owner has just begun anew
 	}
-	return s, s.underWay()
+	defer s.Leave()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Free && !s.underWay() {
+		s.breakOff(ReasonRevised, 0, tokenstore.Holder{})
+	}
 }
 
 // Open reports whether an owner has a sequence that is more than a Free one, under a rule of which this is true.

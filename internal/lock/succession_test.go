@@ -196,34 +196,53 @@ func TestASuccessorInheritsWhatIsNotOfAHold(t *testing.T) {
 func TestASequenceIsOpenUntilThereIsNothingMoreToIt(t *testing.T) {
 	bubble(t, brief, func(w *world) {
 		a := w.client("a")
-		open := func(want, wantUnderWay bool) {
+		open := func(want State) {
 			w.Helper()
-			s, underWay := a.owner.Open(0, w.rule, []byte("s"))
-			if (s != nil) != want || underWay != wantUnderWay {
-				w.Errorf("open %v, under way %v, want %v, %v", s != nil, underWay, want, wantUnderWay)
+			s, state := a.owner.Open(0, w.rule, []byte("s"))
+			if (s != nil) != (want != Free) || state != want {
+				w.Errorf("open %v, %v, want %v", s != nil, stateName(state), stateName(want))
 			}
-			if got := w.m.Open(func(r *rule.Rule) bool { return r == w.rule }); got != want {
-				w.Errorf("the manager says %v, want %v", got, want)
+			if got := w.m.Open(func(r *rule.Rule) bool { return r == w.rule }); got != (want != Free) {
+				w.Errorf("the manager says %v", got)
 			}
 			if w.m.Open(func(*rule.Rule) bool { return false }) {
 				w.Error("a sequence of no rule is open")
 			}
 		}
-		open(false, false)
+		open(Free)
 		w.did(a.read("s", k1))
-		open(true, true)
+		open(Held)
 		w.pass(brief.Idle)
-		open(true, false)
+		open(Ended)
 		w.did(a.write("s", k1))
-		open(false, false)
+		open(Free)
 		for a.sequence("s").State() != Broken {
 			w.did(a.read("s", k1))
 			w.pass(brief.Idle / 2)
 		}
-		open(true, true)
+		open(Broken)
 		if s, _ := w.client("b").owner.Open(0, w.rule, []byte("s")); s != nil {
 			w.Error("it is open for another owner as well")
 		}
+	})
+}
+
+func TestWhatWasReadUnderRulesThatAreGoneIsRefusedOnce(t *testing.T) {
+	bubble(t, brief, func(w *world) {
+		a := w.client("a")
+		a.sequence("s").Outdate()
+		w.did(a.write("s", k1))
+		w.did(a.read("s", k1))
+		a.sequence("s").Outdate()
+		a.in("s", Held)
+		a.idleOut("s")
+		inside := a.enter("s")
+		inside.Outdate()
+		inside.Leave()
+		a.in("s", Ended)
+		a.sequence("s").Outdate()
+		w.fenced(a.write("s", k1), ReasonRevised)
+		w.did(a.write("s", k1))
 	})
 }
 

@@ -33,7 +33,7 @@ var waits = map[string]func(*client) error{
 
 // occupied is a sequence that somebody is inside of.
 func occupied(c *client) *lock.Sequence {
-	s := c.owner.Sequence(0, c.srv.rules.Rules()[0], []byte("s1"))
+	s := c.owner.Sequence(0, c.srv.rules.now().set.Rules()[0], []byte("s1"))
 	s.TryEnter()
 	return s
 }

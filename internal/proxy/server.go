@@ -33,11 +33,11 @@ type Options struct {
 // Server accepts clients and serves them until it is shut down.
 type Server struct {
 	name     string
-	rules    *rule.Set
+	rules    *rulebook
 	upstream *upstream.Endpoint
 	store    *tokenstore.Store
 	locks    *lock.Manager
-	limits   Limits
+	limits   atomic.Pointer[Limits]
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 
@@ -61,12 +61,13 @@ type Server struct {
 // NewServer returns a server; it learns the upstream's commands.
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
-		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		limits: o.Limits, metrics: o.Metrics, log: o.Log,
+		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
+		metrics: o.Metrics, log: o.Log,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
 	}
+	s.limits.Store(&o.Limits)
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
 		return nil, fmt.Errorf("learn the upstream's commands: %w", err)
