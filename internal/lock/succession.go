@@ -36,7 +36,7 @@ func (s *Sequence) underWay() bool { return s.state == Held || s.state == Broken
 
 // inherit takes over what old, which holds nothing, remembers. Nobody else knows s yet, and old's mu is held.
 func (s *Sequence) inherit(old *Sequence) {
-	s.state, s.grant, s.seq = old.state, old.grant, old.seq
+	s.state, s.grant, s.seq, s.seen = old.state, old.grant, old.seq, old.seen
 	s.reads, s.pending = old.reads, old.pending
 	s.used = old.used
 	s.members = old.members
@@ -44,7 +44,7 @@ func (s *Sequence) inherit(old *Sequence) {
 	old.setState(Free)
 }
 
-// Open returns the owner's sequence on a session and its state, or nil if there is nothing to it but that it is Free.
+// Open returns the owner's sequence on a session and its state, or nil if nothing depends on it.
 func (o *Owner) Open(db int, r *rule.Rule, session []byte) (*Sequence, State) {
 	o.mu.Lock()
 	s := o.sequences[sequenceKey{db, r.Name, string(session)}]
@@ -52,11 +52,16 @@ func (o *Owner) Open(db int, r *rule.Rule, session []byte) (*Sequence, State) {
 	if s == nil {
 		return nil, Free
 	}
-	if state := s.State(); state != Free {
-		return s, state
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open() {
+		return nil, Free
 	}
-	return nil, Free
+	return s, s.state
 }
+
+// open reports whether a command of the owner may depend on the sequence. Called with mu held.
+func (s *Sequence) open() bool { return s.state != Free || s.reads.tainted() }
 
 // HeldBefore reports whether the owner holds the session since before t.
 func (s *Sequence) HeldBefore(t time.Time) bool {
@@ -73,12 +78,23 @@ func (s *Sequence) Outdate() {
 	defer s.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != Free && !s.underWay() {
+	if s.open() && !s.underWay() {
 		s.breakOff(ReasonRevised, 0, tokenstore.Holder{})
 	}
 }
 
-// Open reports whether an owner has a sequence that is more than a Free one, under a rule of which this is true.
+// ReadElsewhere notes that a read command was answered again under another session, so that nothing depends on its
+// answer under this one any more.
+func (s *Sequence) ReadElsewhere(command uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open() && !s.underWay() && s.reads.forget(command) {
+		s.reads.clear()
+		s.setState(Free)
+	}
+}
+
+// Open reports whether a command of an owner may depend on a sequence under a rule of which this is true.
 func (m *Manager) Open(of func(*rule.Rule) bool) bool {
 	m.mu.Lock()
 	owners := make([]*Owner, 0, len(m.owners))
@@ -88,7 +104,10 @@ func (m *Manager) Open(of func(*rule.Rule) bool) bool {
 	m.mu.Unlock()
 	for _, o := range owners {
 		for _, s := range o.all() {
-			if s.State() != Free && of(s.Rule) {
+			s.mu.Lock()
+			open := s.open()
+			s.mu.Unlock()
+			if open && of(s.Rule) {
 				return true
 			}
 		}

@@ -160,12 +160,12 @@ func TestAConnectionThatLeavesEndsItsPartInASuccessor(t *testing.T) {
 	})
 }
 
-// A field of a sequence is the old one's, the new one's, or of a hold, which no sequence has that is succeeded.
-func TestASuccessorInheritsWhatIsNotOfAHold(t *testing.T) {
+// A field of a sequence is the new one's own, the old one's, or begins anew: what is of a hold, and the record, whose TTL may be another.
+func TestASuccessorInheritsWhatWasRead(t *testing.T) {
 	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped"}
-	inherited := []string{"state", "grant", "seq", "reads", "pending", "used", "members"}
-	ofAHold := []string{"broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due"}
-	known := slices.Concat(own, inherited, ofAHold)
+	inherited := []string{"state", "grant", "seq", "seen", "reads", "pending", "used", "members"}
+	anew := []string{"made", "broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due"}
+	known := slices.Concat(own, inherited, anew)
 	for i := range reflect.TypeFor[Sequence]().NumField() {
 		if name := reflect.TypeFor[Sequence]().Field(i).Name; !slices.Contains(known, name) {
 			t.Errorf("decide in (*Sequence).inherit what becomes of %s", name)
@@ -179,7 +179,7 @@ func TestASuccessorInheritsWhatIsNotOfAHold(t *testing.T) {
 		old := reflect.ValueOf(a.sequence("s")).Elem()
 		want := map[string]string{}
 		for _, name := range inherited {
-			if old.FieldByName(name).IsZero() && name != "seq" {
+			if old.FieldByName(name).IsZero() && name != "seq" && name != "seen" {
 				w.Errorf("%s is not there to be inherited", name)
 			}
 			want[name] = text(old.FieldByName(name))
@@ -243,6 +243,36 @@ func TestWhatWasReadUnderRulesThatAreGoneIsRefusedOnce(t *testing.T) {
 		a.sequence("s").Outdate()
 		w.fenced(a.write("s", k1), ReasonRevised)
 		w.did(a.write("s", k1))
+	})
+}
+
+func TestWhatIsReadAgainUnderAnotherSessionDependsOnThisOneNoMore(t *testing.T) {
+	bubble(t, brief, func(w *world) {
+		for name, stale := range map[string]bool{"ended": false, "stale": true} {
+			a := w.client(name)
+			w.did(a.read(name, k1))
+			w.did(a.read(name, k2))
+			a.idleOut(name)
+			if stale {
+				w.elsewhere(name)
+				w.did(a.add(name, k1))
+				a.in(name, Free)
+			}
+			s := a.sequence(name)
+			s.ReadElsewhere(k1)
+			if open, _ := a.owner.Open(0, w.rule, []byte(name)); open == nil {
+				w.Errorf("%s: nothing depends on the other read", name)
+			}
+			s.ReadElsewhere(k2)
+			if open, _ := a.owner.Open(0, w.rule, []byte(name)); open != nil {
+				w.Errorf("%s: something depends on reads that were made again", name)
+			}
+			w.did(a.write(name, k1))
+		}
+		a := w.client("held")
+		w.did(a.read("held", k1))
+		a.sequence("held").ReadElsewhere(k1)
+		a.in("held", Held)
 	})
 }
 

@@ -25,9 +25,10 @@ type part struct {
 
 // plan is what a command means to the guard.
 type plan struct {
-	rules  *edition // by which it was made
-	parts  []part   // the sessions it touches, in the order in which they are locked
-	aged   bool     // some of them are of older rules
+	rules  *edition         // by which it was made
+	parts  []part           // the sessions it touches, in the order in which they are locked
+	aged   bool             // some of them are of older rules
+	before []*lock.Sequence // those in which the keys were, and are no more
 	writes bool
 	atomic bool
 	reads  bool // besides: it is a write whose reply the client goes on from

@@ -324,6 +324,9 @@ func (c *client) wasRead(p plan, b body) error {
 			q.sequence.Read(hash, q.keys, now)
 			c.join(q.sequence)
 		}
+		for _, s := range p.before {
+			s.ReadElsewhere(hash)
+		}
 		return c.answeredBy(b, x.Frame(x.Frames-1))
 	}
 	for t := range b.tx.unwritten {

@@ -40,7 +40,7 @@ type edition struct {
 // former is a set that counted before.
 type former struct {
 	set   *rule.Set
-	moved []*rule.Rule // its rules some of whose keys are elsewhere now
+	moved []*rule.Rule // its rules some of whose keys are elsewhere by every set since
 	at    time.Time    // when another took its place
 	until time.Time    // when the overlap ends
 }
@@ -67,8 +67,10 @@ func (b *rulebook) revise(next *rule.Set, now time.Time) {
 		b.longest = max(b.longest, r.MaxHold)
 	}
 	var formers []former
+	newer := []*rule.Set{next}
 	for _, f := range slices.Insert(slices.Clone(e.former), 0, former{set: e.set, at: now, until: now.Add(max(overlap, b.longest))}) {
-		if f.moved = f.set.Moved(next); len(f.moved) > 0 {
+		f.moved = f.set.Moved(newer...)
+		if newer = append(newer, f.set); len(f.moved) > 0 {
 			formers = append(formers, f)
 		}
 	}
@@ -137,7 +139,10 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 			}
 		case r.Guards() && !f.over(now):
 			s = owner.Sequence(c.state.db, old, c.session)
-		case s == nil, ended && !writes:
+		case s == nil:
+			continue
+		case ended && !writes:
+			p.before = append(p.before, s)
 			continue
 		case r.Guards() && state == lock.Held && !s.HeldBefore(f.at):
 			continue // it began when both sessions counted

@@ -189,6 +189,23 @@ func TestRulesThatMoveNoKeyLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+func TestAKeyIsInASessionOfThePastAsLongAsTheLastRulesThatPutItThereSay(t *testing.T) {
+	book, start := newRulebook(ruled(t, chat())), time.Now()
+	book.revise(ruled(t, chat(), rule.Rule{Name: "vip", Prefix: "vip:"}), start)
+	book.revise(ruled(t, chat(), rule.Rule{Name: "vip", Prefix: "v:"}), start)
+	book.revise(ruled(t, chat(byKey), rule.Rule{Name: "vip", Prefix: "v:"}), start.Add(overlap))
+	for _, f := range book.now().former {
+		for _, r := range f.moved {
+			if r.Name == "chat" && f.over(start.Add(overlap)) {
+				t.Error("its time is over before the others' has begun")
+			}
+		}
+	}
+	if n := len(book.now().former); n != 2 {
+		t.Errorf("%d former sets are kept, want one for each rule that moved", n)
+	}
+}
+
 func TestATransactionIsGuardedByTheRulesOfItsEnd(t *testing.T) {
 	for name, next := range map[string][]rule.Rule{
 		"that guard as before":     {chat(impatient)},
@@ -288,5 +305,28 @@ func TestACommandThatBlocksGoesOnAsItWasWhenItsKeyIsNotGuardedAnyMore(t *testing
 		if p = c.planAnew(p, cmd, args); meaning(p) != tc.want || p.rules != c.srv.rules.now() {
 			t.Errorf("it means %q, want %q", meaning(p), tc.want)
 		}
+	}
+}
+
+func TestWhatIsReadAgainAfterTheOverlapMayBeWritten(t *testing.T) {
+	to := serve(t)
+	to.becameLongAgo(t, chat(func(r *rule.Rule) { r.Mode = rule.ModeFence }))
+	a, b := dial(t, to), dial(t, to)
+	a.does("MGET agent:s1:k agent:s1:l", "*2\r\n$-1\r\n$-1\r\n")
+	b.does("GET agent:s1:k", "$-1\r\n")
+	b.does("GET agent:s1:l", "$-1\r\n")
+	to.becameLongAgo(t, chat(byKey))
+	to.Retire()
+	a.does("MGET agent:s1:k agent:s1:l", "*2\r\n$-1\r\n$-1\r\n")
+	a.does("MSET agent:s1:k a agent:s1:l a", "+OK\r\n")
+	b.does("GET agent:s1:k", "$1\r\na\r\n")
+	b.sends("SET agent:s1:l b") // of which it has read an old value
+	b.refusal(`-FENCED rule "chat" session "s1": nothing was written: the rules were changed since the session was read`)
+	b.does("GET agent:s1:l", "$1\r\na\r\n")
+	b.does("SET agent:s1:l b", "+OK\r\n")
+	b.does("SET agent:s1:k b", "+OK\r\n")
+	to.Retire()
+	if n := len(to.rules.now().former); n != 0 {
+		t.Errorf("%d former sets are kept for nothing", n)
 	}
 }

@@ -30,11 +30,12 @@ func (s *Set) Keeping(old *Set) *Set {
 	return kept
 }
 
-// Moved returns the rules that guard and some of whose keys get another session, another owner or no guard when next
-// takes the place of s.
-func (s *Set) Moved(next *Set) []*Rule {
+// Moved returns the rules that guard and some of whose keys get another session, another owner or no guard in each of
+// the sets that take the place of s.
+func (s *Set) Moved(next ...*Set) []*Rule {
 	return slices.DeleteFunc(s.Rules(), func(r *Rule) bool {
-		return !r.Guards() || next.places(r) && !next.parts(r, s)
+		stays := func(n *Set) bool { return n.places(r) && !n.parts(r, s) }
+		return !r.Guards() || slices.ContainsFunc(next, stays)
 	})
 }
 
