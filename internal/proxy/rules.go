@@ -23,6 +23,9 @@ import (
 // than any command waits, and than all proxies take to hear of it (a ConfigMap reaches them within two minutes).
 const overlap = 5 * time.Minute
 
+// retireEvery is how often it is looked whether former rules may be forgotten.
+const retireEvery = time.Minute
+
 // rulebook is the rules that count. Reading it is safe for concurrent use.
 type rulebook struct {
 	edition atomic.Pointer[edition]
@@ -102,8 +105,28 @@ func (s *Server) Revise(rules *rule.Set, limits Limits) {
 	s.limits.Store(&limits)
 }
 
-// Retire forgets what is left of earlier rules and is not needed any more; it is called now and then.
-func (s *Server) Retire() { s.rules.retire(time.Now(), s.locks.Open) }
+// watchRules forgets, now and then, what is left of earlier rules and is not needed any more. The function that it
+// returns ends that.
+func (s *Server) watchRules() (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		look := time.NewTicker(retireEvery)
+		defer look.Stop()
+		for {
+			select {
+			case now := <-look.C:
+				s.rules.retire(now, s.locks.Open)
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-done
+	}
+}
 
 // place notes what a key means: the sessions that it is in, now and from before. It reports whether it is in any.
 func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {

@@ -39,6 +39,9 @@ func (s served) becameLongAgo(t *testing.T, rules ...rule.Rule) {
 	s.rules.revise(ruled(t, rules...), time.Now().Add(-overlap))
 }
 
+// retire is what is done now and then.
+func (s served) retire() { s.rules.retire(time.Now(), s.locks.Open) }
+
 func TestAHoldGoesOnUnderRevisedRules(t *testing.T) {
 	for name, next := range map[string][]rule.Rule{
 		"with other times":   {chat(impatient)},
@@ -98,7 +101,7 @@ func TestAWriteThatIsStaleByTheSessionOfItsReadIsRefused(t *testing.T) {
 				to.becomes(t, next...)
 			},
 			"and back": func(to served, t *testing.T) { t.Helper(); to.becomes(t, next...); to.becomes(t, chat()) },
-			"long ago": func(to served, t *testing.T) { t.Helper(); to.becameLongAgo(t, next...); to.Retire() },
+			"long ago": func(to served, t *testing.T) { t.Helper(); to.becameLongAgo(t, next...); to.retire() },
 		} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				to := serve(t)
@@ -218,7 +221,7 @@ func TestATransactionIsGuardedByTheRulesOfItsEnd(t *testing.T) {
 			a.does("MULTI", "+OK\r\n")
 			a.does("SET agent:s1:k a", "+QUEUED\r\n")
 			to.becameLongAgo(t, next...)
-			to.Retire()
+			to.retire()
 			b.does("GET agent:s1:k", "$-1\r\n")
 			a.sends("EXEC")
 			if len(next) == 0 {
@@ -262,7 +265,7 @@ func TestACommandThatBlocksIsGuardedByTheRulesThatCountWhenItEnds(t *testing.T) 
 		time.Sleep(time.Millisecond)
 	}
 	to.becameLongAgo(t, chat(byKey))
-	to.Retire()
+	to.retire()
 	b.does("LRANGE agent:s1:k 0 -1", "*0\r\n") // it holds the new session
 	direct := redis.NewClient(&redis.Options{Addr: to.store})
 	defer direct.Close()
@@ -316,7 +319,7 @@ func TestWhatIsReadAgainAfterTheOverlapMayBeWritten(t *testing.T) {
 	b.does("GET agent:s1:k", "$-1\r\n")
 	b.does("GET agent:s1:l", "$-1\r\n")
 	to.becameLongAgo(t, chat(byKey))
-	to.Retire()
+	to.retire()
 	a.does("MGET agent:s1:k agent:s1:l", "*2\r\n$-1\r\n$-1\r\n")
 	a.does("MSET agent:s1:k a agent:s1:l a", "+OK\r\n")
 	b.does("GET agent:s1:k", "$1\r\na\r\n")
@@ -325,7 +328,7 @@ func TestWhatIsReadAgainAfterTheOverlapMayBeWritten(t *testing.T) {
 	b.does("GET agent:s1:l", "$1\r\na\r\n")
 	b.does("SET agent:s1:l b", "+OK\r\n")
 	b.does("SET agent:s1:k b", "+OK\r\n")
-	to.Retire()
+	to.retire()
 	if n := len(to.rules.now().former); n != 0 {
 		t.Errorf("%d former sets are kept for nothing", n)
 	}

@@ -85,6 +85,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 // Serve accepts clients from l until Shutdown. It returns nil then.
 func (s *Server) Serve(l net.Listener) error {
 	defer s.watchOutputs()()
+	defer s.watchRules()()
 	s.mu.Lock()
 	s.listener = l
 	s.mu.Unlock()

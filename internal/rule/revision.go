@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,22 +53,21 @@ func (s *Set) parts(r *Rule, old *Set) bool {
 	})
 }
 
-// Changes names the rules that next has and s has not, those that it has in another form, and those that it has no more.
-func (s *Set) Changes(next *Set) (added, changed, removed []string) {
-	for _, r := range next.Rules() {
-		switch o := s.named(r.Name); {
-		case o == nil:
-			added = append(added, r.Name)
-		case !reflect.DeepEqual(o, r):
-			changed = append(changed, r.Name)
+// Changes yields the names of the rules in which next differs, and what became of each: "added", "changed" or "removed".
+func (s *Set) Changes(next *Set) iter.Seq2[string, string] {
+	return func(yield func(name, what string) bool) {
+		for _, r := range next.Rules() {
+			o := s.named(r.Name)
+			if o == nil && !yield(r.Name, "added") || o != nil && !reflect.DeepEqual(o, r) && !yield(r.Name, "changed") {
+				return
+			}
+		}
+		for _, o := range s.Rules() {
+			if next.named(o.Name) == nil && !yield(o.Name, "removed") {
+				return
+			}
 		}
 	}
-	for _, o := range s.Rules() {
-		if next.named(o.Name) == nil {
-			removed = append(removed, o.Name)
-		}
-	}
-	return added, changed, removed
 }
 
 func (s *Set) named(name string) *Rule {
