@@ -17,7 +17,7 @@ type part struct {
 	sequence *lock.Sequence
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
-	age      int      // revisions since the rule counted: sessions of older rules are locked first
+	birth    int      // of its rule (rules.go)
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
@@ -27,7 +27,7 @@ type part struct {
 type plan struct {
 	rules  *edition         // by which it was made
 	parts  []part           // the sessions it touches, in the order in which they are locked
-	aged   bool             // some of them are of older rules
+	aged   bool             // some of them may be of former rules
 	before []*lock.Sequence // those in which the keys were, and are no more
 	writes bool
 	atomic bool
@@ -108,11 +108,11 @@ func (p *plan) read() {
 }
 
 // add notes a key of a sequence, once for each session; sessions are kept sorted.
-func (p *plan) add(s *lock.Sequence, key []byte, age int) {
+func (p *plan) add(s *lock.Sequence, key []byte, birth int) {
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
 	if !found {
-		p.insert(part{sequence: s, age: age, keys: []uint64{hash}})
+		p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
 		return
 	}
 	if q := &p.parts[at]; q.keys[len(q.keys)-1] != hash {
@@ -122,26 +122,26 @@ func (p *plan) add(s *lock.Sequence, key []byte, age int) {
 
 // find returns where a session is among the parts.
 func (p *plan) find(s *lock.Sequence) (at int, found bool) {
-	if p.aged {
+	birth, known := p.rules.births[s.Rule]
+	if p.aged || p.rules.births != nil && !known {
 		at = slices.IndexFunc(p.parts, func(q part) bool { return q.sequence.Record.Is(s.Record) })
 		return at, at >= 0
 	}
-	at = p.place(s, 0)
+	at = p.place(s, birth)
 	return at, at < len(p.parts) && p.parts[at].sequence.Record.Is(s.Record)
 }
 
 // insert puts a session that is not there in its place, and returns it.
 func (p *plan) insert(q part) (at int) {
-	at = p.place(q.sequence, q.age)
+	at = p.place(q.sequence, q.birth)
 	p.parts = slices.Insert(p.parts, at, q)
-	p.aged = p.aged || q.age > 0
 	return at
 }
 
 // place is where a session is in the order of locking, or would be.
-func (p *plan) place(s *lock.Sequence, age int) int {
+func (p *plan) place(s *lock.Sequence, birth int) int {
 	at, _ := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
-		return cmp.Or(cmp.Compare(age, q.age), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
+		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
 	})
 	return at
 }

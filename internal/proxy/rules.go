@@ -38,6 +38,9 @@ type rulebook struct {
 type edition struct {
 	set    *rule.Set
 	former []former // newest first
+	// births says of each rule when sessions were first placed as it places them, counted in revisions: who takes
+	// several sessions takes the older ones first, so that nobody waits in another order than before. nil: all at first.
+	births map[*rule.Rule]int
 }
 
 // former is a set that counted before.
@@ -77,7 +80,36 @@ func (b *rulebook) revise(next *rule.Set, now time.Time) {
 			formers = append(formers, f)
 		}
 	}
-	b.edition.Store(&edition{set: next, former: formers})
+	b.edition.Store(&edition{set: next, former: formers, births: e.born(next, formers)})
+}
+
+// born returns the births when next comes after e.
+func (e *edition) born(next *rule.Set, formers []former) map[*rule.Rule]int {
+	births, latest := map[*rule.Rule]int{}, 0
+	known := e.births
+	if known == nil {
+		known = map[*rule.Rule]int{}
+		for _, r := range e.set.Rules() {
+			known[r] = 0
+		}
+	}
+	for _, birth := range known {
+		latest = max(latest, birth)
+	}
+	for _, r := range next.Rules() {
+		births[r] = latest + 1
+		for o, birth := range known {
+			if o.PlacedAs(r) {
+				births[r] = min(births[r], birth)
+			}
+		}
+	}
+	for _, f := range formers {
+		for _, r := range f.moved {
+			births[r] = known[r]
+		}
+	}
+	return births
 }
 
 // retire forgets the former rules whose time is over and under which no sequence is open.
@@ -89,7 +121,7 @@ func (b *rulebook) retire(now time.Time, open func(of func(*rule.Rule) bool) boo
 		return f.over(now) && !open(func(r *rule.Rule) bool { return slices.ContainsFunc(f.moved, r.PlacedAs) })
 	})
 	if len(kept) < len(e.former) {
-		b.edition.Store(&edition{set: e.set, former: kept})
+		b.edition.Store(&edition{set: e.set, former: kept, births: e.births})
 	}
 }
 
@@ -131,14 +163,14 @@ func (s *Server) watchRules() (stop func()) {
 // place notes what a key means: the sessions that it is in, now and from before. It reports whether it is in any.
 func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {
 	r := p.rules.set.Match(key)
-	if len(p.rules.former) > 0 {
+	if p.aged = len(p.rules.former) > 0; p.aged {
 		guarded = c.placeBefore(p, r, key, writes)
 	}
 	if !r.Guards() {
 		return guarded
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	p.add(c.ownerOf(r).Sequence(c.state.db, r, c.session).Under(r, writes), key, 0)
+	p.add(c.ownerOf(r).Sequence(c.state.db, r, c.session).Under(r, writes), key, p.rules.births[r])
 	return true
 }
 
@@ -172,7 +204,7 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 		case r.Guards() && ended:
 			s.Outdate()
 		}
-		p.add(s, key, len(p.rules.former)-i)
+		p.add(s, key, p.rules.births[old])
 		guarded = true
 	}
 	return guarded

@@ -170,6 +170,29 @@ func TestKeysAreInTheirOldSessionsUntilTheOverlapIsOver(t *testing.T) {
 	}
 }
 
+func TestNobodyWaitsForSessionsInAnotherOrderThanBefore(t *testing.T) {
+	c, _ := connect(t, offline(t), "tcp")
+	team := rule.Rule{Name: "team", Prefix: "shared:", Owner: rule.OwnerProxy}
+	talk := chat(func(r *rule.Rule) { r.Name = "talk" })
+	for _, step := range []struct {
+		next []rule.Rule
+		want string
+	}{
+		{[]rule.Rule{chat(byKey), team}, "read s1 shared:k agent:s1:k"},
+		{[]rule.Rule{chat(), team}, "read s1 shared:k agent:s1:k"}, // and back
+		{[]rule.Rule{talk, team}, "read s1 shared:k agent:s1:k s1"},
+	} {
+		c.srv.rules.revise(ruled(t, step.next...), time.Now())
+		if got, err := c.means("MGET shared:k agent:s1:k"); err != nil || got != step.want {
+			t.Errorf("it means %q, %v; want %q", got, err, step.want)
+		}
+	}
+	c.srv.rules.retire(time.Now().Add(overlap), func(func(*rule.Rule) bool) bool { return false })
+	if got, err := c.means("MGET agent:s2:k agent:s1:k agent:s2:l shared:k"); err != nil || got != "read shared:k s1 s2(2 keys)" {
+		t.Errorf("after all it means %q, %v", got, err)
+	}
+}
+
 func TestAnOverlapIsAsLongAsAHoldMayLast(t *testing.T) {
 	long := func(r *rule.Rule) { r.MaxHold, r.RecordTTL = 2*overlap, 4*overlap }
 	book, start := newRulebook(ruled(t, chat(long))), time.Now()

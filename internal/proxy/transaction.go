@@ -184,10 +184,11 @@ func (tx *transaction) add(p plan, cmd *command.Command, req resp.Request) {
 // note takes what a command means into the plan. With one that may change anything, guarded or not, the transaction is
 // carried out as a write is: once, and only when it is granted.
 func (tx *transaction) note(p plan, cmd *command.Command, req resp.Request, index int) {
+	tx.plan.aged = tx.plan.aged || p.aged
 	for _, q := range p.parts {
 		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
 		tx.touches = append(tx.touches, touch{q.sequence, index, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
-		tx.plan.touch(q.sequence, q.age, writes, p.atomic, keys)
+		tx.plan.touch(q.sequence, q.birth, writes, p.atomic, keys)
 	}
 	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
 }
@@ -220,10 +221,10 @@ func (c *client) replan() error {
 }
 
 // touch takes a command's part in a session into the plan of its transaction.
-func (p *plan) touch(s *lock.Sequence, age int, writes, atomic bool, keys []uint64) {
+func (p *plan) touch(s *lock.Sequence, birth int, writes, atomic bool, keys []uint64) {
 	at, found := p.find(s)
 	if !found {
-		at = p.insert(part{sequence: s, age: age, reading: true, atomic: true})
+		at = p.insert(part{sequence: s, birth: birth, reading: true, atomic: true})
 	}
 	if !writes {
 		return
