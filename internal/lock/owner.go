@@ -133,7 +133,7 @@ func (o *Owner) Holds() int { return int(o.held.Load()) }
 func (o *Owner) Find(db int, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sequences[sequenceKey{db, r, string(session)}]
+	return o.sequences[sequenceKey{db, r.Name, string(session)}]
 }
 
 // BreakOff releases all holds; what the owner has read can't be written any more, and it is told so

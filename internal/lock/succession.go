@@ -38,9 +38,10 @@ func (s *Sequence) underWay() bool { return s.state == Held || s.state == Broken
 func (s *Sequence) inherit(old *Sequence) {
 	s.state, s.grant, s.seq, s.seen = old.state, old.grant, old.seq, old.seen
 	s.reads, s.pending = old.reads, old.pending
+	s.trials, s.must, s.steps = old.trials, old.must, old.steps
 	s.used = old.used
 	s.members = old.members
-	old.reads, old.members = reads{}, nil
+	old.reads, old.trials, old.members = reads{}, nil, nil
 	old.setState(Free)
 }
 

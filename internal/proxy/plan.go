@@ -10,6 +10,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
 // part is one session's part in a guarded command.
