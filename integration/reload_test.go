@@ -92,7 +92,7 @@ func TestReloadsUnderLoadLoseNoConnectionAndNoUpdate(t *testing.T) {
 			patient(`session: "ctx:<session>:*"`, "linger: 1ms"),
 			patient() + "  - {name: one, prefix: \"ctx:1:\", mode: lock, wait: 60s}\n",
 			patient(),
-			"limits: {connections: 100, pipeline: 50}\n" + patient("writes_per_read: many", "idle: 10ms"),
+			"limits: {connections: 100, pipeline: 50}\n" + patient("idle: 5s"),
 		} {
 			p.becomes(next)
 			before := turns.Load()
