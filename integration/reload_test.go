@@ -89,7 +89,7 @@ func TestReloadsUnderLoadLoseNoConnectionAndNoUpdate(t *testing.T) {
 		for _, next := range []string{
 			patient("lease: 20s", "idle: 5s"),
 			patient(`session: "ctx:<session>:*"`),
-			patient(`session: "ctx:<session>:*"`, "linger: 1ms"),
+			patient(`session: "ctx:<session>:*"`, "max_hold: 1m"),
 			patient() + "  - {name: one, prefix: \"ctx:1:\", mode: lock, wait: 60s}\n",
 			patient(),
 			"limits: {connections: 100, pipeline: 50}\n" + patient("idle: 5s"),

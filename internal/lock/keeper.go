@@ -320,8 +320,8 @@ func (s *Sequence) leave(member any) bool {
 	return len(s.members) == 0
 }
 
-// Yield gives back a hold that is only kept after a commit, for others that may wait for it.
-func (s *Sequence) Yield(ctx context.Context) {
+// Unlinger gives back a hold that is only kept after a commit, for others that may wait for it.
+func (s *Sequence) Unlinger(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != Held || !s.lingering || s.pending {

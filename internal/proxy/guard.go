@@ -115,12 +115,12 @@ func leave(parts []part) {
 	}
 }
 
-// yield gives back, before a wait, the sessions behind the one waited for that nothing is lost with: no two clients are to
+// stepBack gives back, before a wait, the sessions behind the one waited for that nothing is lost with: no two clients are to
 // wait for each other.
-func yield(parts []part) {
+func stepBack(parts []part) {
 	giveUp(parts)
 	for i := range parts {
-		parts[i].sequence.Yield(context.Background())
+		parts[i].sequence.Unlinger(context.Background())
 	}
 }
 

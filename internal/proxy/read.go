@@ -65,7 +65,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 		case held >= 0 && b.now:
 			return errNotNow
 		case held >= 0:
-			yield(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
+			stepBack(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			s, a := p.parts[held].sequence, &c.asks[held]
 			if a.aside && s.StepAside() {
 				continue
@@ -181,7 +181,7 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 				return err
 			}
 		case lock.Acquire:
-			yield(p.parts[i+1:])
+			stepBack(p.parts[i+1:])
 			if err := c.take(q.sequence, start); err != nil {
 				return err
 			}
