@@ -82,6 +82,7 @@ func TestAChangeOfTheFileIsNoticed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			watched(t, strings.Replace(two, "2", "1", 1), func(t *testing.T, s *Source) {
+				t.Helper()
 				s.hears(t, time.Minute, "")
 				change(t, s.Path())
 				s.hears(t, soon, "changed")
@@ -134,6 +135,7 @@ func TestTheSwapOfAConfigMapIsNoticed(t *testing.T) {
 
 func TestAFileIsNotReadWhileItIsWritten(t *testing.T) {
 	watched(t, two, func(t *testing.T, s *Source) {
+		t.Helper()
 		go func() {
 			for i := range 30 {
 				put(t, s.Path(), two[:i%len(two)])
@@ -147,6 +149,7 @@ func TestAFileIsNotReadWhileItIsWritten(t *testing.T) {
 
 func TestAFileThatIsGoneForAMomentIsNoMistake(t *testing.T) {
 	watched(t, two, func(t *testing.T, s *Source) {
+		t.Helper()
 		time.AfterFunc(lookEvery-1, func() { rename(t, s.Path(), "away") })
 		time.AfterFunc(lookEvery+settleTime-1, func() { rename(t, "away", s.Path()) })
 		s.hears(t, time.Minute, "")
@@ -155,6 +158,7 @@ func TestAFileThatIsGoneForAMomentIsNoMistake(t *testing.T) {
 
 func TestAFileThatCannotBeUsedIsReportedOnce(t *testing.T) {
 	watched(t, two, func(t *testing.T, s *Source) {
+		t.Helper()
 		put(t, s.Path(), "limits:\n  conections: 2\n")
 		s.hears(t, soon, "config.yaml:2: limits.conections: is not an option: did you mean connections?")
 		s.hears(t, time.Minute, "")
@@ -174,6 +178,7 @@ func TestAFileThatCannotBeUsedIsReportedOnce(t *testing.T) {
 
 func TestWhoAsksHearsAtOnce(t *testing.T) {
 	watched(t, two, func(t *testing.T, s *Source) {
+		t.Helper()
 		now := make(chan os.Signal, 1)
 		ask := func() News {
 			t.Helper()

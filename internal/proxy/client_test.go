@@ -40,8 +40,8 @@ func rules(t *testing.T) *rule.Set {
 func ruled(t *testing.T, rules ...rule.Rule) *rule.Set {
 	t.Helper()
 	var all []*rule.Rule
-	for _, r := range rules {
-		compiled, err := rule.New(r)
+	for i := range rules {
+		compiled, err := rule.New(rules[i])
 		if err != nil {
 			t.Fatal(err)
 		}

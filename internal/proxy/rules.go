@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -188,7 +189,7 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 		s, state := owner.Open(c.state.db, old, c.session)
 		ended := state != lock.Held && state != lock.Broken
 		switch {
-		case r.Guards() && old.Name == r.Name && string(c.session) == string(r.AppendSession(nil, key)):
+		case r.Guards() && old.Name == r.Name && bytes.Equal(c.session, r.AppendSession(nil, key)):
 			if s == nil || owner == c.ownerOf(r) {
 				continue // it is all one
 			}

@@ -93,15 +93,15 @@ func TestAWriteThatIsStaleByTheSessionOfItsReadIsRefused(t *testing.T) {
 		"under another name": {chat(func(r *rule.Rule) { r.Name = "talk" })},
 		"by a longer rule":   {chat(), {Name: "vip", Prefix: "agent:s1:"}},
 	} {
-		for when, becomes := range map[string]func(served, *testing.T){
-			"at once": func(to served, t *testing.T) { t.Helper(); to.becomes(t, next...) },
-			"twice": func(to served, t *testing.T) {
+		for when, becomes := range map[string]func(*testing.T, served){
+			"at once": func(t *testing.T, to served) { t.Helper(); to.becomes(t, next...) },
+			"twice": func(t *testing.T, to served) {
 				t.Helper()
 				to.becomes(t, rule.Rule{Name: "all", Prefix: "a"})
 				to.becomes(t, next...)
 			},
-			"and back": func(to served, t *testing.T) { t.Helper(); to.becomes(t, next...); to.becomes(t, chat()) },
-			"long ago": func(to served, t *testing.T) { t.Helper(); to.becameLongAgo(t, next...); to.retire() },
+			"and back": func(t *testing.T, to served) { t.Helper(); to.becomes(t, next...); to.becomes(t, chat()) },
+			"long ago": func(t *testing.T, to served) { t.Helper(); to.becameLongAgo(t, next...); to.retire() },
 		} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				to := serve(t)
@@ -112,7 +112,7 @@ func TestAWriteThatIsStaleByTheSessionOfItsReadIsRefused(t *testing.T) {
 				for to.locks.Holds() > 0 || !to.locks.Open(read) {
 					time.Sleep(time.Millisecond)
 				}
-				becomes(to, t)
+				becomes(t, to)
 				b.does("GET agent:s1:k", "$-1\r\n")
 				b.does("SET agent:s1:k b", "+OK\r\n")
 				a.sends("SET agent:s1:k stale")

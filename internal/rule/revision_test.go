@@ -10,8 +10,8 @@ import (
 func revision(t *testing.T, rules ...Rule) *Set {
 	t.Helper()
 	var all []*Rule
-	for _, r := range rules {
-		compiled, err := New(r)
+	for i := range rules {
+		compiled, err := New(rules[i])
 		if err != nil {
 			t.Fatal(err)
 		}
