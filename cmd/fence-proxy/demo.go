@@ -41,7 +41,7 @@ With --upstream it uses a Redis of yours: it writes only under a random prefix a
 		logging.Disable() // of go-redis, whose remarks would stand between ours
 		o.Out = cmd.OutOrStdout()
 		if *verbose {
-			o.Log = newLogger(cmd.ErrOrStderr(), config.Log{Level: slog.LevelInfo.String()})
+			o.Log = newLogger(cmd.ErrOrStderr(), config.Log{Level: slog.LevelInfo.String()}, new(slog.LevelVar))
 		}
 		_, err := demo.Run(ctx, o)
 		return err

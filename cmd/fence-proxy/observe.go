@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -74,7 +75,7 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 // observed serves until ctx ends, and reports.
 func observed(ctx context.Context, cmd *cobra.Command, cfg *config.Config, observer *observe.Observer) (*observe.Report, error) {
 	oneThread()
-	log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+	log := newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar))
 	redis.SetLogger(driverLog{log})
 	p, err := app.Start(ctx, cfg, version, log, app.Observed(observer))
 	if err != nil {

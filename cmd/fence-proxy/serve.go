@@ -24,14 +24,19 @@ func newServe() *cobra.Command {
 	path := cmd.Flags().String("config", "", "configuration `file`; without it an embedded store and a sample rule are served")
 	config.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := config.Load(*path, cmd.Flags())
+		source := config.NewSource(*path, cmd.Flags())
+		cfg, err := source.Load()
 		if err != nil {
 			return err
 		}
 		oneThread()
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		log := newLogger(cmd.ErrOrStderr(), cfg.Log)
+		reload := make(chan os.Signal, 1)
+		signal.Notify(reload, syscall.SIGHUP)
+		defer signal.Stop(reload)
+		level := new(slog.LevelVar)
+		log := newLogger(cmd.ErrOrStderr(), cfg.Log, level)
 		redis.SetLogger(driverLog{log})
 		for _, note := range cfg.Notes() {
 			log.Info("note", "config", note)
@@ -41,6 +46,7 @@ func newServe() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		p.Follow(app.Reloading{Source: source, Now: reload, Level: level})
 		return p.Serve(ctx)
 	}
 	return cmd
@@ -55,9 +61,8 @@ func oneThread() {
 	}
 }
 
-// newLogger returns the logger that a configuration asks for.
-func newLogger(w io.Writer, c config.Log) *slog.Logger {
-	var level slog.Level
+// newLogger returns the logger that a configuration asks for; level may be changed later.
+func newLogger(w io.Writer, c config.Log, level *slog.LevelVar) *slog.Logger {
 	_ = level.UnmarshalText([]byte(c.Level)) // checked when it was loaded
 	options := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {

@@ -72,6 +72,12 @@ func (p *Process) Terminate() {
 	p.signal(syscall.SIGTERM)
 }
 
+// Hangup asks the process to read its configuration again (SIGHUP) and does not wait for it.
+func (p *Process) Hangup() {
+	p.tb.Helper()
+	p.signal(syscall.SIGHUP)
+}
+
 // Kill ends the process and whatever it started (SIGKILL), frozen or not, and
 // returns once it is gone. Killing a process that has ended is fine.
 func (p *Process) Kill() {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
-	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -37,7 +35,7 @@ const ownBuffer = 4 << 10
 
 // Proxy is a proxy that is ready to serve.
 type Proxy struct {
-	cfg      *config.Config
+	cfg      *config.Config // follow's, while it runs
 	log      *slog.Logger
 	embedded *embedded.Store
 	store    *tokenstore.Store
@@ -49,6 +47,9 @@ type Proxy struct {
 	admin    *admin.Server     // nil if it is turned off
 	observer *observe.Observer // nil unless the proxy observes
 
+	reloading Reloading
+
+	id        string             // of the wake-up channel
 	listening context.CancelFunc // ends the wake-up subscription
 	heard     chan struct{}
 }
@@ -89,14 +90,14 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)
-	id := strings.ToLower(rand.Text())
-	p.locks = lock.NewManager(id, p.store, log)
+	p.id = strings.ToLower(rand.Text())
+	p.locks = lock.NewManager(p.id, p.store, log)
 	p.locks.Observe(p.metrics)
 	if err := p.metrics.Learns(p.learned); err != nil {
 		return nil, err
 	}
-	if p.guards() {
-		p.listen(id)
+	if cfg.Guards() {
+		p.listen()
 		if err := p.locks.Ready(ctx); err != nil {
 			return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
 		}
@@ -108,8 +109,8 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
-	if !p.guards() {
-		p.store.Rest()
+	if !cfg.Guards() {
+		p.store.Rest() // a proxy that only passes on keeps no connections of its own
 	}
 	if err := p.serveAdmin(ctx); err != nil { // before the first client comes
 		return nil, err
@@ -124,12 +125,6 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	return p, nil
-}
-
-// guards reports whether a rule guards anything. A proxy that only passes on keeps no connections
-// of its own.
-func (p *Proxy) guards() bool {
-	return slices.ContainsFunc(p.cfg.Rules, func(r *rule.Rule) bool { return r.Mode != rule.ModePass })
 }
 
 // options are how the proxy's own connections reach the upstream.
@@ -155,12 +150,12 @@ func (p *Proxy) options() (*redis.Options, error) {
 }
 
 // listen begins to hear of hand-overs.
-func (p *Proxy) listen(id string) {
+func (p *Proxy) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.listening, p.heard = cancel, make(chan struct{})
 	go func() {
 		defer close(p.heard)
-		p.store.Listen(ctx, id, p.locks)
+		p.store.Listen(ctx, p.id, p.locks)
 	}()
 }
 
@@ -173,11 +168,19 @@ func (p *Proxy) Serve(ctx context.Context) error {
 		"name", p.cfg.Name, "rules", len(p.cfg.Rules), "provider", p.cfg.Lock.Provider)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(p.listener) }()
+	following, unfollow := context.WithCancel(ctx)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		p.follow(following)
+	}()
 	var err error
 	select {
 	case <-ctx.Done():
 	case err = <-served:
 	}
+	unfollow()
+	<-followed
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Drain)
 	p.server.Shutdown(drain)
 	cancel()

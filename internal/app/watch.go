@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fence-proxy/fence-proxy/internal/admin"
-	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
 // errDraining says why a proxy that stops takes no new clients.
@@ -40,7 +39,7 @@ func (p *Proxy) ready(ctx context.Context) error {
 // countRules begins the counts of the rules that guard.
 func (p *Proxy) countRules() {
 	for _, r := range p.cfg.Rules {
-		if r.Mode != rule.ModePass {
+		if r.Guards() {
 			p.metrics.Rule(r.Name)
 		}
 	}

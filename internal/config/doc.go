@@ -36,11 +36,16 @@
 //
 // [AddFlags] defines a flag for each of the main options.
 //
+// # Reading it again
+//
+// A [Source] tells when the file is another; [Config.Revised] says what a proxy
+// that runs makes of it.
+//
 // # Adding an option
 //
 // An option is a field of [Config] with a yaml tag, its default in defaults, its
 // check in (*Config).check and a line in config.yaml; a test sees to the last
-// one. An option of a rule is a field of [rule.Rule].
+// one. If a running proxy can take it over it is listed as live. An option of a rule is a field of [rule.Rule].
 //
 // # Secrets
 //

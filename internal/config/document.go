@@ -29,19 +29,18 @@ type document struct {
 	errs   []*Error
 }
 
-// readDocument reads the file at path; without a path it is an empty one. The
-// document has what could be made out in spite of the errors.
-func readDocument(path string) (*document, []*Error) {
+// readDocument takes the file at path apart; without a path it is an empty one.
+// The document has what could be made out in spite of the errors.
+func readDocument(path string, c contents) (*document, []*Error) {
 	d := &document{path: path, values: make(map[string]string), lines: make(map[string]int)}
 	if path == "" {
 		return d, nil
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		d.refuseFile(err)
+	if c.err != nil {
+		d.refuseFile(c.err)
 		return d, d.errs
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder := yaml.NewDecoder(bytes.NewReader(c.data))
 	var root, second yaml.Node
 	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
 		d.refuseSyntax(err)

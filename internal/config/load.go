@@ -16,7 +16,12 @@ import (
 // of flags that [AddFlags] defined; flags may be nil. The error joins one
 // [*Error] for each mistake.
 func Load(path string, flags *pflag.FlagSet) (*Config, error) {
-	file, errs := readDocument(path)
+	return NewSource(path, flags).Load()
+}
+
+// assemble is Load for a file whose contents are known.
+func assemble(path string, c contents, flags *pflag.FlagSet) (*Config, error) {
+	file, errs := readDocument(path, c)
 	layers, err := stack(file, flags)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -24,7 +25,9 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 	s := w.sequence
 	log := w.m.log.With("rule", s.Record.Rule, "session", s.Record.Session, "client", s.Claim.Client)
 	if err := at.Waits(ctx, s.Record, s.Claim, w.asks, s.Rule.Wait+time.Second); err != nil {
-		log.Warn("circles of waiting clients can't be found", "error", err)
+		if ctx.Err() == nil {
+			log.Warn("circles of waiting clients can't be found", "error", err)
+		}
 		return
 	}
 	defer w.m.Detach(func(ctx context.Context) {
@@ -34,6 +37,10 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 	})
 	for {
 		circle, victim, err := at.InCircle(ctx, s.Record, s.Claim.Owner)
+		if err == nil && victim && s.owner.lingers(circle) {
+			s.Yield(circle) // nothing is lost with it
+			victim = false
+		}
 		if err == nil && victim {
 			log.Warn("clients wait for each other's sessions: one gives way")
 			select {
@@ -46,6 +53,15 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 			return
 		}
 	}
+}
+
+// lingers reports whether the owner holds a session only in case that it comes back to it.
+func (o *Owner) lingers(c tokenstore.Circle) bool {
+	return slices.ContainsFunc(o.all(), func(s *Sequence) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.Record.DB == c.DB && s.Record.Keys()[0] == c.Token && s.state == Held && s.lingering
+	})
 }
 
 // Yield gives back the session that closes a circle, for one that has left the line for this sequence's: what was read

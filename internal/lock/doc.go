@@ -29,6 +29,11 @@
 // and both read before either writes, the second write is refused: its read was made before the
 // first write (reads.go).
 //
+// # Rules that change
+//
+// A sequence under way keeps the rule that it began with; one that holds nothing is succeeded by one under the
+// rule as it is now, which knows what was read (succession.go).
+//
 // # Who owns what
 //
 // A Manager serves one proxy. An Owner belongs to a client connection, or is the proxy's own; its

@@ -73,14 +73,18 @@ func (s *Sequence) look(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	grant := s.grant
+	grant, began := s.grant, s.since
 	renew := !now.Before(s.renewAt)
 	end := !now.Before(s.used.Add(s.keep())) || now.Sub(s.since) >= s.Rule.MaxHold
 	s.mu.Unlock()
 
 	switch {
 	case end:
-		if !s.TryEnter() {
+		switch in := s.TryEnter(); {
+		case !in && renew && now.Sub(began) < s.Rule.MaxHold: // its owner waits for another session
+			s.renew(ctx, grant)
+			return
+		case !in:
 			s.again(busyRetry)
 			return
 		}
@@ -317,6 +321,19 @@ func (s *Sequence) leave(member any) bool {
 	}
 	delete(s.members, member)
 	return len(s.members) == 0
+}
+
+// Unlinger gives back a hold that is only kept after a commit, for others that may wait for it.
+func (s *Sequence) Unlinger(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Held || !s.lingering || s.pending {
+		return
+	}
+	s.release(ctx, false)
+	if s.state == Held {
+		s.lapse()
+	}
 }
 
 // Abandon gives back a hold that a command took in vain. What was read before it stays as it is:

@@ -514,3 +514,17 @@ func TestAConnectionThatJoinsWhileTheLastOneLeavesKeepsTheHold(t *testing.T) {
 		w.did(a.write("s", k1))
 	})
 }
+
+func TestAHoldIsRenewedWhileItsOwnerWaitsForAnotherSession(t *testing.T) {
+	bubble(t, rule.Rule{Lease: 3 * time.Second, Idle: time.Second}, func(w *world) {
+		a := w.client("a")
+		w.did(a.read("s", k1))
+		inside := a.enter("s")
+		w.pass(time.Minute)
+		a.holds("s")
+		inside.Leave()
+		w.pass(time.Second)
+		a.in("s", Ended)
+		a.nobodyHolds("s")
+	})
+}

@@ -32,11 +32,13 @@ type Owner struct {
 	kinds  map[ownKey]*kind // guarded by the learner
 }
 
+// sequenceKey is what a record is made of: a rule that is configured anew has the records of its name.
 type sequenceKey struct {
-	db      int
-	rule    *rule.Rule
-	session string
+	db            int
+	rule, session string
 }
+
+func keyOf(r *tokenstore.Record) sequenceKey { return sequenceKey{r.DB, r.Rule, r.Session} }
 
 // Identify sets who the owner is, for messages; holds taken from now on carry it.
 func (o *Owner) Identify(id tokenstore.Identity) {
@@ -58,28 +60,29 @@ func (o *Owner) Belongs(client string) {
 	}
 }
 
-// Sequence returns the owner's sequence on a session, a Free one if it has none.
+// Sequence returns the owner's sequence on a session, a Free one under r if it has none.
 func (o *Owner) Sequence(db int, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s := o.sequences[sequenceKey{db, r, string(session)}]; s != nil {
+	if s := o.sequences[sequenceKey{db, r.Name, string(session)}]; s != nil {
 		return s
 	}
 	if len(o.sequences) >= maxSequences {
 		o.sweep(time.Now())
 	}
+	s := o.newSequence(tokenstore.NewRecord(db, r.Name, string(session)), r)
+	o.sequences[keyOf(s.Record)] = s
+	return s
+}
+
+// newSequence returns a Free sequence that the owner does not know yet. Called with mu held.
+func (o *Owner) newSequence(record *tokenstore.Record, r *rule.Rule) *Sequence {
 	claim := o.claims[r]
 	if claim == nil {
 		claim = tokenstore.NewClaim(o.ID, o.identity, r.Lease, r.RecordTTL)
 		o.claims[r] = claim
 	}
-	name := string(session)
-	s := &Sequence{
-		Record: tokenstore.NewRecord(db, r.Name, name), Claim: claim, Rule: r,
-		owner: o, gate: make(chan struct{}, 1),
-	}
-	o.sequences[sequenceKey{db, r, name}] = s
-	return s
+	return &Sequence{Record: record, Claim: claim, Rule: r, owner: o, gate: make(chan struct{}, 1)}
 }
 
 // sweep makes room for a while: first what nobody would miss, then of the sequences that hold nothing those
@@ -130,7 +133,7 @@ func (o *Owner) Holds() int { return int(o.held.Load()) }
 func (o *Owner) Find(db int, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sequences[sequenceKey{db, r, string(session)}]
+	return o.sequences[sequenceKey{db, r.Name, string(session)}]
 }
 
 // BreakOff releases all holds; what the owner has read can't be written any more, and it is told so
@@ -150,7 +153,9 @@ func (o *Owner) Unwritten() bool {
 // is released at once, and what was read under it may still be written. It returns without waiting
 // for the store.
 func (o *Owner) Leave(member any) {
-	for _, s := range o.all() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.sequences { // none is succeeded meanwhile
 		if s.leave(member) {
 			o.manager.Detach(func(ctx context.Context) { s.close(ctx, false) })
 		}

@@ -113,6 +113,13 @@ func (r *reads) supersede(taint bool) {
 	r.complete()
 }
 
+// forget forgets a read command, and reports whether there is no other left.
+func (r *reads) forget(command uint64) bool {
+	is := func(c uint64) bool { return c == command }
+	r.commands, r.stale = slices.DeleteFunc(r.commands, is), slices.DeleteFunc(r.stale, is)
+	return len(r.commands)+len(r.stale) == 0 && !r.overflow && !r.staleOverflow
+}
+
 // expire forgets the reads that are older than age: no sequence lives that long.
 func (r *reads) expire(now time.Time, age time.Duration) {
 	kept := r.keys[:0]

@@ -18,7 +18,7 @@ func (s *Sequence) Turn() chan<- struct{} { return s.gate }
 func (s *Sequence) Waiting(n int64) int64 { return s.waiting.Add(n) }
 
 // Anew returns the sequence to go on with for one that was entered: itself, unless its owner has
-// dropped it to make room before it was entered.
+// dropped it to make room, or had another succeed it, before it was entered.
 func (s *Sequence) Anew() *Sequence {
 	s.mu.Lock()
 	dropped := s.dropped

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -15,6 +16,12 @@ const (
 )
 
 const reasonMissing = "missing"
+
+// What became of a reload.
+const (
+	configSuccess = "success"
+	configFailure = "failure"
+)
 
 // Connected counts a client that has come (1) or gone (-1).
 func (m *Metrics) Connected(n int64) { m.connections.Add(context.Background(), n) }
@@ -58,6 +65,28 @@ func (m *Metrics) HoldBroken(rule, reason string) {
 	if reason == reasonMissing {
 		m.RecordLost(rule)
 	}
+}
+
+// ConfigLoaded notes the configuration that the proxy begins with.
+func (m *Metrics) ConfigLoaded() { m.configStands(true) }
+
+// ConfigReloaded counts a configuration that was taken over, or could not be.
+func (m *Metrics) ConfigReloaded(ok bool) {
+	outcome := configFailure
+	if ok {
+		outcome = configSuccess
+	}
+	m.configReloads.Add(context.Background(), 1, with("outcome", outcome))
+	m.configStands(ok)
+}
+
+func (m *Metrics) configStands(ok bool) {
+	ctx, value := context.Background(), int64(0)
+	if ok {
+		value = 1
+		m.configSuccessTime.Record(ctx, float64(time.Now().UnixMilli())/1000)
+	}
+	m.configSuccessful.Record(ctx, value)
 }
 
 // RecordLost counts a fence record that is gone before its time.

@@ -28,6 +28,9 @@ type Metrics struct {
 	wouldRefuse        metric.Int64Counter
 	holdsBroken        metric.Int64Counter
 	recordsLost        metric.Int64Counter
+	configReloads      metric.Int64Counter
+	configSuccessful   metric.Int64Gauge
+	configSuccessTime  metric.Float64Gauge
 
 	registry *prometheus.Registry
 	provider *sdk.MeterProvider
@@ -83,7 +86,17 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 	counter(&m.wouldRefuse, "would_refuse", "Writes under a rule that observes which would have been refused: each loses an update.", "rule")
 	counter(&m.holdsBroken, "holds_broken", "Sequences broken in the middle, by reason.", "rule")
 	counter(&m.recordsLost, "records_lost", "Fence records found missing while a hold depended on them: is the store evicting?", "rule")
+	counter(&m.configReloads, "config_reloads", "Configurations that were read again: success, or failure, when the one before stayed.",
+		"outcome", configSuccess, configFailure)
 	if err != nil {
+		return err
+	}
+	if m.configSuccessful, err = meter.Int64Gauge("fence_proxy.config_last_reload_successful",
+		metric.WithDescription("1 if the configuration counts as it was last read, 0 if one before it stayed.")); err != nil {
+		return err
+	}
+	if m.configSuccessTime, err = meter.Float64Gauge("fence_proxy.config_last_reload_success_timestamp", metric.WithUnit("s"),
+		metric.WithDescription("When the configuration that counts was read.")); err != nil {
 		return err
 	}
 	if m.connections, err = meter.Int64UpDownCounter("fence_proxy.connections", metric.WithDescription("Clients connected.")); err != nil {

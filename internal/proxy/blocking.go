@@ -147,6 +147,9 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 			return err
 		}
 		if ready {
+			if p.rules != c.srv.rules.now() {
+				p = c.planAnew(p, cmd, req.Args)
+			}
 			err := c.guarded(p, body{name: cmd.Name, raw: w.try, count: 1, now: true}, run)
 			var taken *lock.LockedError // by another connection of the same owner
 			switch {
@@ -172,6 +175,16 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 			return c.local(reply)
 		}
 	}
+}
+
+// planAnew is the plan of a command that has waited while the rules were revised. One whose keys they do not guard goes
+// on as it was.
+func (c *client) planAnew(p plan, cmd *command.Command, args [][]byte) plan {
+	p.rules, p.parts = c.srv.rules.now(), slices.Clone(p.parts)
+	if next, err := c.plan(cmd, args); err == nil && len(next.parts) > 0 {
+		return next
+	}
+	return p
 }
 
 // standBy waits until there may be something for the client, or its wait has ended in another way. reply is

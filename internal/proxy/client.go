@@ -88,7 +88,7 @@ func newClient(s *Server, conn net.Conn) *client {
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
 	c.timer.Stop()
-	c.out.open(nc, int(s.limits.OutputBuffer))
+	c.out.open(nc, int(s.limits.Load().OutputBuffer))
 	return c
 }
 

@@ -30,13 +30,18 @@ const patience = 30 * time.Second
 // "shared:", where all clients are one owner.
 func rules(t *testing.T) *rule.Set {
 	t.Helper()
+	return ruled(t,
+		rule.Rule{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience},
+		rule.Rule{Name: "free", Prefix: "agent:free:", Mode: rule.ModePass},
+		rule.Rule{Name: "team", Prefix: "shared:", Mode: rule.ModeLock, Owner: rule.OwnerProxy})
+}
+
+// ruled is a set of rules, with the defaults of what they leave out.
+func ruled(t *testing.T, rules ...rule.Rule) *rule.Set {
+	t.Helper()
 	var all []*rule.Rule
-	for _, r := range []*rule.Rule{
-		{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience},
-		{Name: "free", Prefix: "agent:free:", Mode: rule.ModePass},
-		{Name: "team", Prefix: "shared:", Mode: rule.ModeLock, Owner: rule.OwnerProxy},
-	} {
-		compiled, err := rule.New(*r)
+	for i := range rules {
+		compiled, err := rule.New(rules[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,13 +63,15 @@ func offline(t *testing.T) *Server {
 		cancel() // there is no store to wait for
 		locks.Close(ctx)
 	})
-	return &Server{
-		name: "here", rules: rules(t), locks: locks, log: slog.New(slog.DiscardHandler),
+	s := &Server{
+		name: "here", rules: newRulebook(rules(t)), locks: locks, log: slog.New(slog.DiscardHandler),
 		upstream: &upstream.Endpoint{Options: &redis.Options{}},
 		owner:    locks.Owner(tokenstore.Identity{Proxy: "here"}),
 		commands: commands{table: command.Builtin()}, metrics: metrics.None(),
 		clients: map[*client]struct{}{},
 	}
+	s.limits.Store(&Limits{})
+	return s
 }
 
 // connect makes a client of s, and returns it with the other end of its connection.
@@ -109,6 +116,7 @@ func call(words string) [][]byte {
 
 // served is a server on the embedded store.
 type served struct {
+	*Server
 	addr  string
 	store string
 }
@@ -158,7 +166,7 @@ func serve(t *testing.T) served {
 		cancel()
 		<-heard
 	})
-	return served{l.Addr().String(), store.Addr()}
+	return served{s, l.Addr().String(), store.Addr()}
 }
 
 // agent is a client of a served proxy.

@@ -109,7 +109,7 @@ func TestAClientThatHasGoneEndsTheSending(t *testing.T) {
 
 func TestOnlyAClientThatTakesNothingIsDropped(t *testing.T) {
 	s := offline(t)
-	s.limits.OutputTimeout = time.Minute
+	s.limits.Store(&Limits{OutputTimeout: time.Minute})
 	c, far := connect(t, s, "tcp")
 	s.clients[c] = struct{}{}
 	start := time.Now()

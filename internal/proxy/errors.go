@@ -104,6 +104,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "an earlier write of the same owner used up the read"
 	case lock.ReasonUpstream:
 		why = "the connection to the upstream Redis broke since the session was read"
+	case lock.ReasonRevised:
+		why = "the rules were changed since the session was read, and the key is in another session now"
 	default:
 		why = string(e.Reason)
 	}

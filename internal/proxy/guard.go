@@ -122,6 +122,15 @@ func leave(parts []part) {
 	}
 }
 
+// stepBack gives back, before a wait, the sessions behind the one waited for that nothing is lost with: no two clients are to
+// wait for each other.
+func stepBack(parts []part) {
+	giveUp(parts)
+	for i := range parts {
+		parts[i].sequence.Unlinger(context.Background())
+	}
+}
+
 // giveUp gives back the sessions that a command took before it was refused.
 func giveUp(parts []part) {
 	for i := range parts {

@@ -52,7 +52,7 @@ func (s *Server) maxBulk(ctx context.Context) int64 {
 func (s *Server) requests() resp.Limits {
 	return resp.Limits{
 		MaxBulk: s.bulk.Load(), MoreBulk: func() int64 { return s.maxBulk(context.Background()) },
-		MaxRequest: int64(s.limits.Request),
+		MaxRequest: int64(s.limits.Load().Request),
 	}
 }
 
@@ -68,7 +68,7 @@ func (c *client) unread(err error) error {
 		c.srv.metrics.RequestRefused(string(protocol.Limit))
 	}
 	if protocol.Limit == resp.LimitRequest {
-		return &requestError{err: protocol, limit: c.srv.limits.Request, proxy: c.srv.name}
+		return &requestError{err: protocol, limit: c.srv.limits.Load().Request, proxy: c.srv.name}
 	}
 	return err
 }
@@ -77,7 +77,7 @@ func (c *client) unread(err error) error {
 func (s *Server) full() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.limits.Connections > 0 && len(s.clients) >= s.limits.Connections
+	return s.limits.Load().Connections > 0 && len(s.clients) >= s.limits.Load().Connections
 }
 
 // turnAway tells a client that there are too many, as Redis does, and closes its connection. A new
@@ -86,10 +86,10 @@ func (s *Server) turnAway(nc net.Conn) {
 	s.metrics.ConnectionRefused()
 	if !s.crowded {
 		s.crowded = true
-		s.log.Warn("clients are turned away: raise limits.connections", "connections", s.limits.Connections)
+		s.log.Warn("clients are turned away: raise limits.connections", "connections", s.limits.Load().Connections)
 	}
 	_ = nc.SetWriteDeadline(time.Now().Add(lastReplies))
 	_, _ = nc.Write(resp.AppendError(nil, fmt.Sprintf("ERR max number of clients reached (limits.connections of fence-proxy %s is %d)",
-		s.name, s.limits.Connections)))
+		s.name, s.limits.Load().Connections)))
 	_ = nc.Close()
 }

@@ -26,7 +26,7 @@ func (c *client) link() error {
 	c.up.SetMode(upstream.Mode{RESP3: c.state.proto == 3})
 	c.up.Hidden, c.up.Quiet = isReserved, c.silent
 	c.up.Buffers = &c.srv.buffers
-	c.up.Limit(c.srv.limits.upstream())
+	c.up.Limit(c.srv.limits.Load().upstream())
 	c.received = make(chan struct{})
 	go c.serve()
 	c.introduce()

@@ -98,7 +98,7 @@ func (s *Server) join(as upstream.Login) *shares {
 	defer l.mu.Unlock()
 	of := l.by[keyOf(as)]
 	if of == nil {
-		of = newShares(s.upstream, as, s.limits.upstream())
+		of = newShares(s.upstream, as, s.limits.Load().upstream())
 		if l.by == nil {
 			l.by, l.all = map[loginKey]*shares{}, map[*shares]struct{}{}
 		}

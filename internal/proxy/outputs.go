@@ -37,7 +37,7 @@ func (c *client) owed(err error) {
 func (c *client) dropped(reason, why string) {
 	c.srv.metrics.ClientDropped(reason)
 	c.srv.log.Warn("client dropped: "+why, "client", c.address(), "reason", reason,
-		"output_buffer", c.srv.limits.OutputBuffer, "output_timeout", c.srv.limits.OutputTimeout, "nesting", c.srv.limits.Nesting)
+		"output_buffer", c.srv.limits.Load().OutputBuffer, "output_timeout", c.srv.limits.Load().OutputTimeout, "nesting", c.srv.limits.Load().Nesting)
 }
 
 // stuck is a write to a client that was under way when it was looked.
@@ -49,13 +49,13 @@ type stuck struct {
 // watchOutputs looks now and then which clients take nothing of what is written to them. The
 // function that it returns ends that.
 func (s *Server) watchOutputs() (stop func()) {
-	if s.limits.OutputTimeout <= 0 {
+	if s.limits.Load().OutputTimeout <= 0 {
 		return func() {}
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		look := time.NewTicker(max(s.limits.OutputTimeout/10, time.Millisecond))
+		look := time.NewTicker(max(s.limits.Load().OutputTimeout/10, time.Millisecond))
 		defer look.Stop()
 		seen := map[*client]stuck{}
 		for {
@@ -90,7 +90,7 @@ func (s *Server) lookAtOutputs(seen map[*client]stuck, now time.Time) map[*clien
 	}
 	s.mu.Unlock()
 	for c, w := range still {
-		if now.Sub(w.since) < s.limits.OutputTimeout {
+		if now.Sub(w.since) < s.limits.Load().OutputTimeout {
 			continue
 		}
 		delete(still, c)

@@ -73,7 +73,7 @@ func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
 	}
 	waiting := int(s.Waiting(1))
 	defer s.Waiting(-1)
-	if most := c.srv.limits.Waiters; most > 0 && waiting > most {
+	if most := c.srv.limits.Load().Waiters; most > 0 && waiting > most {
 		return false, c.crowd(s, tokenstore.Holder{}, most)
 	}
 	w := c.watch()

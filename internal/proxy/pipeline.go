@@ -15,7 +15,7 @@ import (
 
 // pace is called before each command. The error says that the client is to go.
 func (c *client) pace() error {
-	most := c.srv.limits.Pipeline
+	most := c.srv.limits.Load().Pipeline
 	if c.ease > 0 {
 		c.ease--
 		return nil

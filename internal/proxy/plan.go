@@ -1,10 +1,12 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -16,6 +18,7 @@ type part struct {
 	sequence *lock.Sequence
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
+	birth    int      // of its rule (rules.go)
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
@@ -23,7 +26,10 @@ type part struct {
 
 // plan is what a command means to the guard.
 type plan struct {
-	parts  []part // the sessions it touches, in the order in which they are locked
+	rules  *edition         // by which it was made
+	parts  []part           // the sessions it touches, in the order in which they are locked
+	aged   bool             // some of them may be of former rules
+	before []*lock.Sequence // those in which the keys were, and are no more
 	writes bool
 	atomic bool
 	reads  bool // besides: it is a write whose reply the client goes on from
@@ -34,7 +40,7 @@ var hashSeed = maphash.MakeSeed()
 
 // plan decides what a command means. The error is a *deniedError.
 func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
-	p := plan{parts: c.parts[:0]}
+	p := plan{rules: c.srv.rules.now(), parts: c.parts[:0]}
 	c.parts = p.parts
 	if cmd == nil {
 		return p, c.unknown(args)
@@ -69,12 +75,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		}
 		writes := key.Access == command.Write && !look
 		p.writes = p.writes || writes
-		r := c.srv.rules.Match(name)
-		if r == nil || r.Mode == rule.ModePass {
-			continue
+		if c.place(&p, name, writes) {
+			guarded = guarded || writes
 		}
-		guarded = guarded || writes
-		p.add(c, r, name)
 	}
 	c.parts = p.parts
 	if len(p.parts) == 0 {
@@ -109,17 +112,43 @@ func (p *plan) read() {
 	}
 }
 
-// add notes a guarded key; sessions are kept sorted.
-func (p *plan) add(c *client, r *rule.Rule, key []byte) {
-	c.session = r.AppendSession(c.session[:0], key)
-	s := c.ownerOf(r).Sequence(c.state.db, r, c.session)
+// add notes a key of a sequence, once for each session; sessions are kept sorted.
+func (p *plan) add(s *lock.Sequence, key []byte, birth int) {
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
-	if found {
-		p.parts[at].keys = append(p.parts[at].keys, hash)
+	if !found {
+		p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
 		return
 	}
-	p.parts = slices.Insert(p.parts, at, part{sequence: s, keys: []uint64{hash}})
+	if q := &p.parts[at]; q.keys[len(q.keys)-1] != hash {
+		q.keys = append(q.keys, hash)
+	}
+}
+
+// find returns where a session is among the parts.
+func (p *plan) find(s *lock.Sequence) (at int, found bool) {
+	birth, known := p.rules.births[s.Rule]
+	if p.aged || p.rules.births != nil && !known {
+		at = slices.IndexFunc(p.parts, func(q part) bool { return q.sequence.Record.Is(s.Record) })
+		return at, at >= 0
+	}
+	at = p.place(s, birth)
+	return at, at < len(p.parts) && p.parts[at].sequence.Record.Is(s.Record)
+}
+
+// insert puts a session that is not there in its place, and returns it.
+func (p *plan) insert(q part) (at int) {
+	at = p.place(q.sequence, q.birth)
+	p.parts = slices.Insert(p.parts, at, q)
+	return at
+}
+
+// place is where a session is in the order of locking, or would be.
+func (p *plan) place(s *lock.Sequence, birth int) int {
+	at, _ := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
+		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
+	})
+	return at
 }
 
 // ownerOf returns the owner that the client's commands under a rule belong to.
@@ -196,8 +225,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		r := c.srv.rules.Match(a)
-		return isReserved(a) || guards(r)
+		return isReserved(a) || guards(c.srv.rules.Match(a))
 	})
 }
 

@@ -65,7 +65,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 		case held >= 0 && b.now:
 			return errNotNow
 		case held >= 0:
-			giveUp(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
+			stepBack(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			s, a := p.parts[held].sequence, &c.asks[held]
 			if a.aside && s.StepAside() {
 				continue
@@ -184,7 +184,7 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 				return err
 			}
 		case lock.Acquire:
-			giveUp(p.parts[i+1:])
+			stepBack(p.parts[i+1:])
 			if err := c.take(q.sequence, start); err != nil {
 				return err
 			}
@@ -326,6 +326,9 @@ func (c *client) wasRead(p plan, b body) error {
 		for _, q := range p.parts {
 			q.sequence.Read(hash, q.keys, now)
 			c.join(q.sequence)
+		}
+		for _, s := range p.before {
+			s.ReadElsewhere(hash)
 		}
 		return c.answeredBy(b, x.Frame(x.Frames-1))
 	}

@@ -35,11 +35,11 @@ type Options struct {
 // Server accepts clients and serves them until it is shut down.
 type Server struct {
 	name     string
-	rules    *rule.Set
+	rules    *rulebook
 	upstream *upstream.Endpoint
 	store    *tokenstore.Store
 	locks    *lock.Manager
-	limits   Limits
+	limits   atomic.Pointer[Limits]
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 	observer *observe.Observer
@@ -65,12 +65,13 @@ type Server struct {
 // NewServer returns a server; it learns the upstream's commands.
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
-		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		limits: o.Limits, metrics: o.Metrics, log: o.Log, observer: o.Observer,
+		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
+		metrics: o.Metrics, log: o.Log, observer: o.Observer,
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
 	}
+	s.limits.Store(&o.Limits)
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
 		return nil, fmt.Errorf("learn the upstream's commands: %w", err)
@@ -88,6 +89,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 // Serve accepts clients from l until Shutdown. It returns nil then.
 func (s *Server) Serve(l net.Listener) error {
 	defer s.watchOutputs()()
+	defer s.watchRules()()
 	s.mu.Lock()
 	s.listener = l
 	s.mu.Unlock()

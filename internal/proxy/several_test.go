@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -101,4 +102,27 @@ func TestAWriteThatWaitsForASessionHoldsNoneBehindIt(t *testing.T) {
 	c.does("MSET agent:s1:k c agent:s2:k c", "+OK\r\n")
 	b.gets("+OK\r\n")
 	a.does("MGET agent:s1:k agent:s2:k", "*2\r\n$1\r\nb\r\n$1\r\nb\r\n")
+}
+
+func TestAWaitForASessionGivesBackThoseBehindItThatLinger(t *testing.T) {
+	lingering := chat(func(r *rule.Rule) { r.Linger = time.Minute })
+	for _, command := range []string{"MGET agent:s1:k agent:s2:k", "MSET agent:s1:k a agent:s2:k a"} {
+		to := serve(t)
+		to.becomes(t, lingering)
+		a, b := dial(t, to), dial(t, to)
+		a.does("GET agent:s2:k", "$-1\r\n")
+		a.does("SET agent:s2:k a", "+OK\r\n") // and keeps the session
+		b.does("GET agent:s1:k", "$-1\r\n")
+		a.sends(command)
+		a.queued("chat", "s1")
+		b.does("GET agent:s2:k", "$1\r\na\r\n")
+		b.does("SET agent:s2:k b", "+OK\r\n")
+		b.does("SET agent:s1:k b", "+OK\r\n")
+		b.Close()
+		if command[1] == 'G' {
+			a.gets("*2\r\n$1\r\nb\r\n$1\r\nb\r\n")
+		} else {
+			a.gets("+OK\r\n")
+		}
+	}
 }

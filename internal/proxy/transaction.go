@@ -3,7 +3,6 @@ package proxy
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -68,7 +67,7 @@ type touch struct {
 
 // hold begins to hold a transaction. It reports false if there is nothing to guard.
 func (c *client) hold(req resp.Request) bool {
-	if c.srv.rules.Empty() || c.state.replica || c.silent {
+	if c.srv.rules.now().empty() || c.state.replica || c.silent {
 		return false
 	}
 	if _, err := c.prove(body{}); err != nil {
@@ -78,7 +77,7 @@ func (c *client) hold(req resp.Request) bool {
 	if cap(raw) > sharedMost {
 		raw = nil
 	}
-	c.tx = transaction{multi: append(c.tx.multi[:0], req.Raw...), raw: raw}
+	c.tx = transaction{multi: append(c.tx.multi[:0], req.Raw...), raw: raw, plan: plan{rules: c.srv.rules.now()}}
 	c.state.multi = true
 	return true
 }
@@ -175,24 +174,57 @@ func (c *client) fits(p plan, req resp.Request, selected int) error {
 	return nil
 }
 
-// add holds a command. With one that may change anything, guarded or not, the transaction is carried out as a write is:
-// once, and only when it is granted.
+// add holds a command.
 func (tx *transaction) add(p plan, cmd *command.Command, req resp.Request) {
-	for _, q := range p.parts {
-		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
-		tx.touches = append(tx.touches, touch{q.sequence, tx.count, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
-		tx.plan.touch(q.sequence, writes, p.atomic, keys)
-	}
-	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
+	tx.note(p, cmd, req, tx.count)
 	tx.raw = append(tx.raw, req.Raw...)
 	tx.count++
 }
 
+// note takes what a command means into the plan. With one that may change anything, guarded or not, the transaction is
+// carried out as a write is: once, and only when it is granted.
+func (tx *transaction) note(p plan, cmd *command.Command, req resp.Request, index int) {
+	tx.plan.aged = tx.plan.aged || p.aged
+	for _, q := range p.parts {
+		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
+		tx.touches = append(tx.touches, touch{q.sequence, index, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
+		tx.plan.touch(q.sequence, q.birth, writes, p.atomic, keys)
+	}
+	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
+}
+
+// replan plans a transaction by the rules that count at its EXEC. The error is a *deniedError.
+func (c *client) replan() error {
+	tx, rules := &c.tx, c.srv.rules.now()
+	if tx.plan.rules == rules {
+		return nil
+	}
+	tx.plan, tx.touches = plan{rules: rules}, nil
+	parser := resp.NewRequestParser(resp.Limits{})
+	for index, raw := 0, tx.raw; len(raw) > 0; index++ {
+		req, n, err := parser.Next(raw)
+		if err != nil {
+			return err
+		}
+		raw = raw[n:]
+		cmd, _ := c.srv.commands.table.Lookup(req.Args)
+		p, err := c.plan(cmd, req.Args)
+		if err != nil {
+			return err
+		}
+		tx.note(p, cmd, req, index)
+	}
+	if tx.guarded() {
+		return c.fits(tx.plan, resp.Request{}, c.state.selected)
+	}
+	return nil
+}
+
 // touch takes a command's part in a session into the plan of its transaction.
-func (p *plan) touch(s *lock.Sequence, writes, atomic bool, keys []uint64) {
+func (p *plan) touch(s *lock.Sequence, birth int, writes, atomic bool, keys []uint64) {
 	at, found := p.find(s)
 	if !found {
-		p.parts = slices.Insert(p.parts, at, part{sequence: s, reading: true, atomic: true})
+		at = p.insert(part{sequence: s, birth: birth, reading: true, atomic: true})
 	}
 	if !writes {
 		return
@@ -204,13 +236,6 @@ func (p *plan) touch(s *lock.Sequence, writes, atomic bool, keys []uint64) {
 			q.keys = append(q.keys, key)
 		}
 	}
-}
-
-// find returns where a session is among the sorted parts, or would be.
-func (p *plan) find(s *lock.Sequence) (int, bool) {
-	return slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
-		return strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0])
-	})
 }
 
 // guarded reports whether a guarded command is in the transaction.
@@ -424,7 +449,8 @@ func (c *client) discard(req resp.Request) error {
 // exec ends a transaction by EXEC.
 func (c *client) exec(req resp.Request) error {
 	tx := &c.tx
-	if !tx.guarded() && !c.state.refused && !tx.failed {
+	err := c.replan()
+	if err == nil && !tx.guarded() && !c.state.refused && !tx.failed {
 		if err := c.passOn(); err != nil {
 			return err
 		}
@@ -435,7 +461,9 @@ func (c *client) exec(req resp.Request) error {
 			return c.alone(req, err)
 		}
 	}
-	err := c.execute()
+	if err == nil {
+		err = c.execute()
+	}
 	if err != nil && !fatal(err) {
 		begun, lost := c.tried() // what was not answered comes first
 		if !begun || lost != nil {

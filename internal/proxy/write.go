@@ -100,7 +100,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 			return err
 		}
 		if b.watches(c) && q.sequence.State() != lock.Held && (token.Grant == 0 || token.OrBlind) {
-			giveUp(p.parts[i+1:])
+			stepBack(p.parts[i+1:])
 			if err := c.take(q.sequence, start); err != nil {
 				return err
 			}
@@ -243,7 +243,7 @@ func (c *client) refused(p plan, b body, start time.Time) error {
 			if b.now {
 				return errNotNow
 			}
-			giveUp(p.parts[i+1:]) // as a read does
+			stepBack(p.parts[i+1:]) // as a read does
 			if err := c.take(q.sequence, start); err != nil {
 				return err
 			}
