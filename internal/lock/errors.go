@@ -19,6 +19,7 @@ const (
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
 	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
+	ReasonNotNewest  Reason = "not_newest" // a grant that was presented in so many words is not the newest
 )
 
 // FencedError refuses a command of a sequence whose reads are stale. Nothing was written.

@@ -324,6 +324,9 @@ func (s *Sequence) leave(member any) bool {
 func (s *Sequence) Abandon(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	s.release(ctx, false)
 	if s.state == Held {
 		s.lapse()
