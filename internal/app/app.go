@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,7 +50,8 @@ type Proxy struct {
 	admin    *admin.Server     // nil if it is turned off
 	observer *observe.Observer // nil unless the proxy observes
 
-	listening context.CancelFunc // ends the wake-up subscription
+	hearing   sync.Once
+	listening context.CancelFunc // ends the wake-up subscription, nil before
 	heard     chan struct{}
 }
 
@@ -95,15 +97,21 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if err := p.metrics.Learns(p.learned); err != nil {
 		return nil, err
 	}
-	if p.guards() {
-		p.listen(id)
+	hear := func(ctx context.Context) error {
+		p.hearing.Do(func() { p.listen(id) })
 		if err := p.locks.Ready(ctx); err != nil {
-			return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
+			return fmt.Errorf("subscribe to wake-ups: %w", err)
+		}
+		return nil
+	}
+	if p.guards() {
+		if err := hear(ctx); err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 		}
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
-		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer,
+		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Hear: hear,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)

@@ -58,8 +58,8 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
-	look, guarded := isLook(cmd, args), false
-	for _, key := range keys {
+	look, guarded, first := isLook(cmd, args), false, -1
+	for i, key := range keys {
 		if key.Index >= len(args) {
 			continue
 		}
@@ -69,18 +69,25 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		}
 		writes := key.Access == command.Write && !look
 		p.writes = p.writes || writes
-		r := c.srv.rules.Match(name)
-		if r == nil || r.Mode == rule.ModePass {
+		r := c.guardedBy(name)
+		if r == nil {
+			if first < 0 {
+				first = i
+			}
 			continue
 		}
 		guarded = guarded || writes
 		p.add(c, r, name)
 	}
+	if c.doing > 0 && len(p.parts) == 0 && first >= 0 { // then the first key's session is the one that is meant
+		guarded = keys[first].Access == command.Write && !look
+		p.add(c, c.srv.bare, args[keys[first].Index])
+	}
 	c.parts = p.parts
 	if len(p.parts) == 0 {
 		return p, nil
 	}
-	if isTouch(cmd, args) || cmd.Name == "watch" {
+	if c.doing == 0 && (isTouch(cmd, args) || cmd.Name == "watch") {
 		p.parts = nil // WATCH reads no value
 		return p, nil
 	}
@@ -112,7 +119,10 @@ func (p *plan) read() {
 // add notes a guarded key; sessions are kept sorted.
 func (p *plan) add(c *client, r *rule.Rule, key []byte) {
 	c.session = r.AppendSession(c.session[:0], key)
-	s := c.ownerOf(r).Sequence(c.state.db, r, c.session)
+	s := c.underGrant(r, c.session)
+	if s == nil {
+		s = c.ownerOf(r).Sequence(c.state.db, r, c.session)
+	}
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
 	if found {
@@ -128,6 +138,18 @@ func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
 		return c.srv.owner
 	}
 	return c.owner
+}
+
+// guardedBy returns the rule that guards a key, nil if none does.
+func (c *client) guardedBy(key []byte) *rule.Rule {
+	r := c.srv.rules.Match(key)
+	if guards(r) {
+		return r
+	}
+	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, key) != nil {
+		return c.srv.bare
+	}
+	return nil
 }
 
 // guardable refuses what can't be run under a fence.
@@ -196,8 +218,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		r := c.srv.rules.Match(a)
-		return isReserved(a) || guards(r)
+		return isReserved(a) || c.guardedBy(a) != nil
 	})
 }
 
