@@ -154,12 +154,17 @@ func (p *Proxy) options() (*redis.Options, error) {
 			"set upstream.url to a real Redis for anything but trying out")
 		target.Network, target.Address = "tcp", p.embedded.Addr()
 	}
+	return ownOptions(p.cfg, target), nil
+}
+
+// ownOptions are how the proxy's own connections reach a target.
+func ownOptions(cfg *config.Config, target config.Target) *redis.Options {
 	return &redis.Options{
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
-		DialTimeout: p.cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
+		DialTimeout: cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
 		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
 		ReadBufferSize:        ownBuffer, WriteBufferSize: ownBuffer,
-	}, nil
+	}
 }
 
 // listen begins to hear of hand-overs.

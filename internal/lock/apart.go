@@ -37,6 +37,13 @@ func (s *Sequence) Grant() uint64 {
 	return s.grant
 }
 
+// Since is from when on the lease counts at the latest, after Acquire.
+func (s *Sequence) Since() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since
+}
+
 // stale ends a sequence apart whose grant is not the newest, and returns the error that says so. Called with mu held.
 func (s *Sequence) stale(newest uint64, holder tokenstore.Holder) error {
 	s.state = Broken
@@ -64,6 +71,7 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 	defer stop()
 	for {
 		w.Clear()
+		sent := time.Now()
 		b, err := m.begin(ctx, s, place)
 		switch {
 		case err != nil:
@@ -74,7 +82,7 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 			return b, err
 		case b.Granted:
 			s.mu.Lock()
-			s.grant = b.Grant
+			s.grant, s.since = b.Grant, sent
 			s.mu.Unlock()
 			return b, nil
 		case b.Full:
