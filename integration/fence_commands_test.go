@@ -188,7 +188,7 @@ func TestAGrantIsRenewedByWhoPresentsIt(t *testing.T) {
 	record.loses(record.hold) // its lease ends
 	b.does(int64(5000), "FENCE.RENEW", key, grant, "TTL", "5s")
 	c, _ := connect(t, "C", proxies.first.Addr)
-	c.fails("LOCKED", "SET", key, "blind")
+	c.fails("LOCKED", "FENCE.ACQUIRE", key, "WAIT", "0")
 	record.loses(record.hold)
 	c.does("OK", "SET", key, "C's")
 	b.fails("FENCED", "FENCE.RENEW", key, grant)
@@ -247,6 +247,24 @@ func TestThoseWhoAcquireWaitInLineLikeAllOthers(t *testing.T) {
 	b.does("OK", "SET", line.key, "B's")
 	d.hearsGrant()
 	d.does("B's", "GET", line.key)
+}
+
+// Two tasks on one connection: the one that waits must not keep the other from releasing what somebody waits for.
+func TestARequestToAcquireGivesWayToAReleaseBehindIt(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
+	a, _ := connect(t, "A", proxy.Addr)
+	b, _ := connect(t, "B", proxy.Addr)
+	first, second := a.acquires("ctx:1"), b.acquires("ctx:2")
+	b.sends("FENCE.ACQUIRE", "ctx:1", "WAIT", "10m")
+	lineFor(t, server, "ctx:1").hasWaiters(1)
+	a.sends("FENCE.ACQUIRE", "ctx:2", "WAIT", "10m")
+	lineFor(t, server, "ctx:2").hasWaiters(1)
+	a.sends("FENCE.RELEASE", "ctx:1", first)
+	a.hearsError("LOCKED")
+	a.hears(int64(1))
+	b.hearsGrant()
+	b.does(int64(1), "FENCE.RELEASE", "ctx:2", second)
 }
 
 func TestFenceWordsAreRefusedAsRedisRefusesCommands(t *testing.T) {
@@ -384,7 +402,7 @@ func TestAnOperatorBreaksAHold(t *testing.T) {
 	b.fails("NOPERM", "FENCE.BREAK", key)
 	b.fails("LOCKED", "FENCE.ACQUIRE", key, "WAIT", "0")
 	c.does(int64(1), "FENCE.BREAK", key)
-	proxies.second.WaitLog("hold broken by FENCE.BREAK")
+	proxies.second.WaitLog(t, "hold broken by FENCE.BREAK")
 	if !strings.Contains(proxies.second.Logs(), "by.user=operator") {
 		t.Error("the log does not say who")
 	}
@@ -470,11 +488,12 @@ func TestWhatTheWordsMakeGoesAway(t *testing.T) {
 	b.sends("FENCE.ACQUIRE", "ctx:s", "WAIT", "1m")
 	recordOf(t, server, "ctx:s").hasWaiters(1)
 	a.acquires("job")
-	a.does(int64(1), "FENCE.ONCE", "id", "20s", "DEL", "no such key")
-	a.does(int64(0), "FENCE.ONCE", "id2", "20s", "DEL", "no such key") // what the first has kept is no key of the client's
-	_ = grant
+	a.does(int64(0), "FENCE.ONCE", "id", "20s", "DEL", "no such key")
+	a.does("OK", "FENCE.ONCE", "id", "20s", "SET", "ctx:s", "v", "PX", "10000")
+	a.does(int64(10_000), "FENCE.RENEW", "ctx:s", grant, "TTL", "10s")
+	a.fails("FENCED", "FENCE.DO", "5", "SET", "job 2", "v")
 	for _, key := range direct.Keys(t.Context(), "*").Val() {
-		if ttl := direct.PTTL(t.Context(), key).Val(); !strings.HasPrefix(key, "fence-proxy:") || ttl <= 0 {
+		if ttl := direct.PTTL(t.Context(), key).Val(); !strings.HasPrefix(key, "fence-proxy:") && key != "ctx:s" || ttl <= 0 {
 			t.Errorf("%s has a TTL of %v", key, ttl)
 		}
 	}

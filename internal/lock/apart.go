@@ -130,10 +130,3 @@ func (m *Manager) withdraw(ctx context.Context, s *Sequence, w *Waiter, grant ui
 		m.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
 	}
 }
-
-// Find returns the owner's sequence on a session, nil if it has none.
-func (o *Owner) Find(db int, r *rule.Rule, session []byte) *Sequence {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.sequences[sequenceKey{db, r, string(session)}]
-}

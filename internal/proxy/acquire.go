@@ -98,6 +98,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	c.inLine = place{s, true}
 	w := c.watch()
 	ended := make(chan struct{})
 	go func() {
@@ -105,6 +106,8 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 		select {
 		case <-w.gone:
 			cancel(c.gone())
+		case <-w.more:
+			cancel(&lock.LockedError{Record: s.Record, Word: s.Rule.LockedError, Overtaken: true})
 		case <-ctx.Done():
 		}
 	}()
@@ -113,6 +116,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	cancel(nil)
 	<-ended
 	w.stop()
+	c.inLine = place{}
 	var locked *lock.LockedError
 	switch {
 	case err == nil && left != nil: // just when it was granted
