@@ -5,7 +5,7 @@ local kept, print, ttl = KEYS[1], ARGV[1], ARGV[2]
 local v = redis.call('get', kept)
 if v then
   if string.sub(v, 1, #print) == print then return string.sub(v, #print + 1) end
-  return redis.error_reply('FENCEONCE')
+  return redis.error_reply('FENCEONCE another command')
 end
 
 local function encode(r)
