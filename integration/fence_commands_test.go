@@ -36,10 +36,10 @@ func (p *party) hearsGrant() string {
 func (p *party) asks(args ...string) map[string]any {
 	p.t.Helper()
 	p.sends(args...)
-	return fields(p.t, p.reply())
+	return namesAndValues(p.t, p.reply())
 }
 
-func fields(t *testing.T, reply any) map[string]any {
+func namesAndValues(t *testing.T, reply any) map[string]any {
 	t.Helper()
 	flat, ok := reply.([]any)
 	if !ok || len(flat)%2 != 0 {
@@ -154,7 +154,11 @@ func TestAStaleGrantDoesNothing(t *testing.T) {
 	record.loses(record.hold) // as if its lease had ended
 	grant := b.acquires(key)
 	for _, command := range [][]string{
-		{"SET", key, "stale"}, {"GET", key}, {"EXPIRE", key, "100"}, {"MSET", "free", "stale", key, "stale"}, {"BLPOP", key, "1"},
+		{"SET", key, "stale"},
+		{"GET", key},
+		{"EXPIRE", key, "100"},
+		{"MSET", "free", "stale", key, "stale"},
+		{"BLPOP", key, "1"},
 		{"FENCE.ONCE", "id", "1000", "SET", key, "stale"},
 	} {
 		a.fails("FENCED", append([]string{"FENCE.DO", stale}, command...)...)
@@ -364,8 +368,8 @@ func TestHoldsAreShown(t *testing.T) {
 		}
 		found := map[string]any{}
 		for _, hold := range list["holds"].([]any) {
-			h := fields(t, hold)
-			found[fmt.Sprint(h["rule"], " ", h["session"])] = fields(t, h["holder"])["name"]
+			h := namesAndValues(t, hold)
+			found[fmt.Sprint(h["rule"], " ", h["session"])] = namesAndValues(t, h["holder"])["name"]
 		}
 		return found
 	}
@@ -385,6 +389,31 @@ func TestHoldsAreShown(t *testing.T) {
 	}
 	if got := a.asks("FENCE.EXPLAIN", "job:x"); !strings.HasPrefix(fmt.Sprint(got["acts_as"]), "nobody") {
 		t.Errorf("explained: %v", got)
+	}
+}
+
+func TestWhatModeAutoHasLearnedIsExplained(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("mode: auto")})
+	a, _ := connect(t, "A", proxy.Addr)
+	for n := range 20 {
+		a.sends("GET", "ctx:s")
+		a.reply()
+		a.does("OK", "SET", "ctx:s", fmt.Sprint(n))
+		a.does(int64(0), "EXISTS", "ctx:other")
+	}
+	locks := map[any]any{}
+	for _, kind := range a.asks("FENCE.EXPLAIN", "ctx:s")["learned"].([]any) {
+		k := namesAndValues(t, kind)
+		locks[k["command"]] = k["locks"]
+	}
+	if !reflect.DeepEqual(locks, map[any]any{"get": int64(1), "exists": int64(0)}) {
+		t.Errorf("learned: %v", locks)
+	}
+	b, conn := connect(t, "B", proxy.Addr)
+	conn.Do("CLIENT", "SETNAME", "another")
+	if learned := b.asks("FENCE.EXPLAIN", "ctx:s")["learned"].([]any); len(learned) != 0 {
+		t.Errorf("learned of another client: %v", learned)
 	}
 }
 
@@ -421,8 +450,12 @@ func TestALockNeedsARightToItsKey(t *testing.T) {
 	a, _ := connect(t, "A", proxy.Addr)
 	a.does("OK", "AUTH", "agent", "pw")
 	for _, command := range [][]string{
-		{"FENCE.ACQUIRE", "ctx:theirs"}, {"FENCE.RELEASE", "ctx:theirs", "5"}, {"FENCE.RENEW", "ctx:theirs", "5"}, {"FENCE.INSPECT", "job:theirs"},
-		{"FENCE.EXPLAIN", "ctx:theirs"}, {"FENCE.ONCE", "id", "1000", "SET", "ctx:theirs", "v"},
+		{"FENCE.ACQUIRE", "ctx:theirs"},
+		{"FENCE.RELEASE", "ctx:theirs", "5"},
+		{"FENCE.RENEW", "ctx:theirs", "5"},
+		{"FENCE.INSPECT", "job:theirs"},
+		{"FENCE.EXPLAIN", "ctx:theirs"},
+		{"FENCE.ONCE", "id", "1000", "SET", "ctx:theirs", "v"},
 	} {
 		a.fails("NOPERM", command...)
 	}

@@ -83,7 +83,7 @@ there is no such command; 2 for a mistake in the flags or the configuration.`,
 	for _, name := range []string{"upstream", "name", "log-level", "log-format"} {
 		flags.AddFlag(main.Lookup(name))
 	}
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args) }
+	cmd.RunE = o.run
 	return cmd
 }
 

@@ -200,6 +200,7 @@ func (c *client) flush() error {
 func (c *client) handle(req resp.Request) error {
 	c.hush()
 	if isSaid(req.Args[0]) {
+		c.arm(nil)
 		return c.say(req)
 	}
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)

@@ -11,8 +11,8 @@ import (
 // newest of each guarded session that it touches. Where it touches none, its first key is the session that the
 // grant must be of. It changes nothing about the hold.
 
-// do is FENCE.DO.
-func (c *client) do(args [][]byte) error {
+// doUnder is FENCE.DO.
+func (c *client) doUnder(args [][]byte) error {
 	grant, err := grantOf(args[1])
 	if err != nil {
 		return err

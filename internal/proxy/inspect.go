@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
@@ -127,8 +129,8 @@ func (c *client) listHolds(args [][]byte) error {
 		return &downError{"holds", err}
 	}
 	list := resp.AppendArray(nil, len(holds))
-	for _, h := range holds {
-		a := c.answering()
+	for i := range holds {
+		h, a := &holds[i], c.answering()
 		a.text("rule", h.Rule)
 		a.text("session", h.Session)
 		a.value("holder", c.holder(h.Holder, h.LeaseLeft))
@@ -178,7 +180,30 @@ func (c *client) explain(key []byte) error {
 	a.text("wait", rule.Text(r.Wait))
 	a.text("lease", rule.Text(r.Lease))
 	a.text("max_hold", rule.Text(r.MaxHold))
+	a.value("learned", c.learned(r))
 	return c.local(a.bytes())
+}
+
+// learned says what mode auto knows of this client's reads: which commands lock, since writes have followed them.
+func (c *client) learned(r *rule.Rule) []byte {
+	var body []byte
+	n := 0
+	all := c.srv.locks.Learnt()
+	slices.SortFunc(all, func(a, b lock.Learnt) int { return strings.Compare(a.Command, b.Command) })
+	for _, l := range all {
+		if l.Rule != r.Name || l.Client != c.label() {
+			continue
+		}
+		a := c.answering()
+		a.text("command", l.Command)
+		a.number("locks", number(l.Locks))
+		a.number("reads", int64(l.Reads))
+		a.number("written_percent", int64(100*l.Share+0.5))
+		a.number("written_after_ms", l.Delay.Milliseconds())
+		body = append(body, a.bytes()...)
+		n++
+	}
+	return append(resp.AppendArray(nil, n), body...)
 }
 
 // actsAs says as whom the client acts on a session, and how far it is.

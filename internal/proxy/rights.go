@@ -39,13 +39,12 @@ var adminProbes = [][][]byte{
 // isAdmin returns what Redis says to a user that lacks one of the admin commands, nil to one that has them. A server may not
 // have them all.
 func (c *client) isAdmin() (refusal []byte, err error) {
-	request := append(c.send[:0], multi...)
+	c.send = append(c.send[:0], multi...)
 	for _, probe := range adminProbes {
-		request = resp.AppendCommand(request, probe...)
+		c.send = resp.AppendCommand(c.send, probe...)
 	}
-	request = append(request, discard...)
-	c.send = request
-	if err := c.queueInVain(request, len(adminProbes)+2); err != nil {
+	c.send = append(c.send, discard...)
+	if err := c.queueInVain(c.send, len(adminProbes)+2); err != nil {
 		return nil, err
 	}
 	known := false

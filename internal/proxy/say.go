@@ -31,31 +31,52 @@ type word struct {
 	name  string
 	arity int // as Redis counts: with the name; negative: at least
 	usage string
-	what  []string
+	what  string // line by line
 }
 
 // words are all of them, in the order in which FENCE.HELP has them.
 var words = [...]word{
-	{"fence.acquire", -2, "FENCE.ACQUIRE <key> [TTL <ms>] [WAIT <ms>]", []string{
-		"Take the session of the key and return its grant. The grant may be handed on: it does not end with the",
-		"connection, but with FENCE.RELEASE, or after TTL. This connection's commands run under it."}},
-	{"fence.renew", -3, "FENCE.RENEW <key> <grant> [TTL <ms>]", []string{
-		"Let the grant last for TTL from now, and return the milliseconds."}},
-	{"fence.release", 3, "FENCE.RELEASE <key> <grant>", []string{
-		"End the grant and hand the session on. Return 1, or 0 if it had ended."}},
-	{"fence.do", -3, "FENCE.DO <grant> <command> [<arg> ...]", []string{
-		"Run a command under a grant, from whatever connection. It is refused unless the grant is the newest."}},
-	{"fence.once", -4, "FENCE.ONCE <id> <ttl> <command> [<arg> ...]", []string{
-		"Carry a write out once, and give whoever says it again with the same id within ttl the same reply."}},
-	{"fence.inspect", 2, "FENCE.INSPECT <key>", []string{
-		"Show the session of the key: grants, who holds it, who waits."}},
-	{"fence.list", -1, "FENCE.LIST [<rule>]", []string{
-		"List the sessions of this database that are held."}},
-	{"fence.explain", 2, "FENCE.EXPLAIN <key>", []string{
-		"Say which rule guards the key and how, and as whom this connection acts."}},
-	{"fence.break", 2, "FENCE.BREAK <key>", []string{
-		"End whatever hold there is on the session of the key. For users who may use the admin commands of Redis."}},
-	{"fence.help", 1, "FENCE.HELP", []string{"Print this help."}},
+	{
+		"fence.acquire", -2, "FENCE.ACQUIRE <key> [TTL <ms>] [WAIT <ms>]",
+		"Take the session of the key and return its grant. The grant may be handed on: it does not end with the\n" +
+			"connection, but with FENCE.RELEASE, or after TTL. This connection's commands run under it.",
+	},
+	{
+		"fence.renew", -3, "FENCE.RENEW <key> <grant> [TTL <ms>]",
+		"Let the grant last for TTL from now, and return the milliseconds.",
+	},
+	{
+		"fence.release", 3, "FENCE.RELEASE <key> <grant>",
+		"End the grant and hand the session on. Return 1, or 0 if it had ended.",
+	},
+	{
+		"fence.do", -3, "FENCE.DO <grant> <command> [<arg> ...]",
+		"Run a command under a grant, from whatever connection. It is refused unless the grant is the newest.",
+	},
+	{
+		"fence.once", -4, "FENCE.ONCE <id> <ttl> <command> [<arg> ...]",
+		"Carry a write out once, and give whoever says it again with the same id within ttl the same reply.",
+	},
+	{
+		"fence.inspect", 2, "FENCE.INSPECT <key>",
+		"Show the session of the key: grants, who holds it, who waits.",
+	},
+	{
+		"fence.list", -1, "FENCE.LIST [<rule>]",
+		"List the sessions of this database that are held.",
+	},
+	{
+		"fence.explain", 2, "FENCE.EXPLAIN <key>",
+		"Say which rule guards the key and how, and as whom this connection acts.",
+	},
+	{
+		"fence.break", 2, "FENCE.BREAK <key>",
+		"End whatever hold there is on the session of the key. For users who may use the admin commands of Redis.",
+	},
+	{
+		"fence.help", 1, "FENCE.HELP",
+		"Print this help.",
+	},
 }
 
 func (w *word) fits(n int) bool { return n == w.arity || w.arity < 0 && n >= -w.arity }
@@ -122,7 +143,7 @@ func (c *client) carryOut(w *word, args [][]byte) error {
 	case "fence.release":
 		return c.releaseGrant(args)
 	case "fence.do":
-		return c.do(args)
+		return c.doUnder(args)
 	case "fence.once":
 		return c.once(args)
 	case "fence.inspect":
@@ -153,9 +174,10 @@ func (c *client) help() error {
 	var out []byte
 	for i := range words {
 		out = resp.AppendSimple(out, words[i].usage)
-		lines += 1 + len(words[i].what)
-		for _, text := range words[i].what {
+		lines++
+		for text := range strings.SplitSeq(words[i].what, "\n") {
 			out = resp.AppendSimple(out, "    "+text)
+			lines++
 		}
 	}
 	head := "Times are milliseconds, or have a unit: 30s. A session is named by any of its keys. The commands are:"
