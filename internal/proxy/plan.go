@@ -140,10 +140,10 @@ func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
 	return c.owner
 }
 
-// guardedBy returns the rule that guards a key, nil if none does.
+// guardedBy returns the rule that guards a key, or only observes it; nil if none does.
 func (c *client) guardedBy(key []byte) *rule.Rule {
 	r := c.srv.rules.Match(key)
-	if guards(r) {
+	if r != nil && r.Mode != rule.ModePass {
 		return r
 	}
 	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, key) != nil {
@@ -218,7 +218,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		return isReserved(a) || c.guardedBy(a) != nil
+		return isReserved(a) || guards(c.guardedBy(a))
 	})
 }
 

@@ -72,8 +72,7 @@ type Server struct {
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: o.Rules, upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		limits: o.Limits, metrics: o.Metrics, log: o.Log, observer: o.Observer,
-		limits: o.Limits, metrics: o.Metrics, log: o.Log, hear: o.Hear,
+		limits: o.Limits, metrics: o.Metrics, log: o.Log, observer: o.Observer, hear: o.Hear,
 		bare: rule.ForUnguarded(), unproved: o.Rules.Empty(),
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
