@@ -20,7 +20,10 @@ const usageExit = 2
 func main() {
 	root := newRoot()
 	if err := root.Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "fence-proxy:", err)
+		var own *statusError
+		if !errors.As(err, &own) || own.err != nil {
+			fmt.Fprintln(os.Stderr, "fence-proxy:", err)
+		}
 		os.Exit(exitCode(err))
 	}
 }
@@ -43,7 +46,7 @@ Without a configuration it serves an embedded in-memory store, for trying out.`,
 	root.Flags().AddFlagSet(serve.Flags())
 	root.RunE = serve.RunE
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serve, newCheck(), newExplain(), newDemo(), newObserve(), newVersion())
+	root.AddCommand(serve, newCheck(), newExplain(), newDemo(), newObserve(), newExec(), newVersion())
 	return root
 }
 
@@ -59,8 +62,12 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitCode is 2 for what the user wrote wrongly, 1 for what went wrong.
+// exitCode is 2 for what the user wrote wrongly, 1 for what went wrong, and what exec has to say.
 func exitCode(err error) int {
+	var own *statusError
+	if errors.As(err, &own) {
+		return own.status
+	}
 	var mistake *config.Error
 	var usage usageError
 	if errors.As(err, &mistake) || errors.As(err, &usage) {

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,8 +50,9 @@ type Proxy struct {
 
 	reloading Reloading
 
-	id        string             // of the wake-up channel
-	listening context.CancelFunc // ends the wake-up subscription
+	id        string // of the wake-up channel
+	hearing   sync.Once
+	listening context.CancelFunc // ends the wake-up subscription, nil before
 	heard     chan struct{}
 }
 
@@ -97,14 +99,13 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		return nil, err
 	}
 	if cfg.Guards() {
-		p.listen()
-		if err := p.locks.Ready(ctx); err != nil {
-			return nil, fmt.Errorf("upstream %s: subscribe to wake-ups: %w", cfg.Upstream.Redacted(), err)
+		if err := p.hear(ctx); err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 		}
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
-		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer,
+		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Hear: p.hear,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
@@ -127,6 +128,15 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	return p, nil
 }
 
+// hear makes sure that the proxy hears of hand-overs to its waiters.
+func (p *Proxy) hear(ctx context.Context) error {
+	p.hearing.Do(p.listen)
+	if err := p.locks.Ready(ctx); err != nil {
+		return fmt.Errorf("subscribe to wake-ups: %w", err)
+	}
+	return nil
+}
+
 // options are how the proxy's own connections reach the upstream.
 func (p *Proxy) options() (*redis.Options, error) {
 	target, err := p.cfg.Upstream.Target()
@@ -141,12 +151,17 @@ func (p *Proxy) options() (*redis.Options, error) {
 			"set upstream.url to a real Redis for anything but trying out")
 		target.Network, target.Address = "tcp", p.embedded.Addr()
 	}
+	return ownOptions(p.cfg, target), nil
+}
+
+// ownOptions are how the proxy's own connections reach a target.
+func ownOptions(cfg *config.Config, target config.Target) *redis.Options {
 	return &redis.Options{
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
-		DialTimeout: p.cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
+		DialTimeout: cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
 		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
 		ReadBufferSize:        ownBuffer, WriteBufferSize: ownBuffer,
-	}, nil
+	}
 }
 
 // listen begins to hear of hand-overs.

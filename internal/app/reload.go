@@ -72,17 +72,13 @@ func (p *Proxy) reload(ctx context.Context, next *config.Config) error {
 
 // prepare does for the first rule that guards what Start does where there is one.
 func (p *Proxy) prepare(ctx context.Context) error {
-	if p.listening != nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Upstream.DialTimeout)
 	defer cancel()
 	if err := p.store.Allowed(ctx); err != nil {
 		return fmt.Errorf("the upstream does not let the proxy's user guard: %w", err)
 	}
-	p.listen()
-	if err := p.locks.Ready(ctx); err != nil {
-		return fmt.Errorf("upstream %s: subscribe to wake-ups: %w", p.cfg.Upstream.Redacted(), err)
+	if err := p.hear(ctx); err != nil {
+		return fmt.Errorf("upstream %s: %w", p.cfg.Upstream.Redacted(), err)
 	}
 	return nil
 }

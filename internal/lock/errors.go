@@ -20,6 +20,7 @@ const (
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
 	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
 	ReasonRevised    Reason = "revised"    // the rules were changed since, and the key is in another session now
+	ReasonNotNewest  Reason = "not_newest" // a grant that was presented in so many words is not the newest
 )
 
 // FencedError refuses a command of a sequence whose reads are stale. Nothing was written.

@@ -341,6 +341,9 @@ func (s *Sequence) Unlinger(ctx context.Context) {
 func (s *Sequence) Abandon(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	s.release(ctx, false)
 	if s.state == Held {
 		s.lapse()

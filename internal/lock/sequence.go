@@ -60,6 +60,7 @@ type Sequence struct {
 	timer      *time.Timer
 	due        time.Time // when timer fires; zero: it doesn't run
 
+	apart   bool             // nobody's: see Apart
 	dropped bool             // no longer the owner's: see Anew
 	members map[any]struct{} // connections with a part in the sequence, for owners that have several
 }
@@ -93,6 +94,9 @@ func (s *Sequence) BeforeTake(ctx context.Context, now time.Time) (How, tokensto
 func (s *Sequence) before(ctx context.Context, command string, now time.Time, take bool) (How, tokenstore.Basis, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return Verify, tokenstore.Basis{Grant: s.grant}, nil
+	}
 	s.outlive(ctx, now)
 	switch s.state {
 	case Broken:
@@ -114,6 +118,9 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	resumed := s.state == Held && b.Continuous
 	if !b.Continuous {
 		s.reads.supersede(s.pending)
@@ -140,6 +147,9 @@ func (s *Sequence) Current(t tokenstore.Token) error {
 	defer s.mu.Unlock()
 	if s.state == Held && t.Grant == s.grant {
 		return nil
+	}
+	if s.apart {
+		return s.stale(t.Grant, tokenstore.Holder{})
 	}
 	if s.state != Broken {
 		s.breakOff(reasonOf(t), t.Grant, tokenstore.Holder{})
@@ -168,6 +178,9 @@ func reasonOf(t tokenstore.Token) Reason {
 func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	s.reads.expire(now, s.Rule.MaxHold)
 	s.reads.add(command, keys, now)
 	s.try(command, now)
@@ -182,6 +195,9 @@ func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 func (s *Sequence) ReadBeside(command uint64, keys []uint64, grant, seq uint64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	if s.state != Held {
 		s.grant, s.seq = grant, seq
 		s.setState(Ended)
@@ -201,7 +217,7 @@ type Write struct {
 
 // Token is what a write presents.
 type Token struct {
-	Grant, Seq uint64 // Grant 0: it holds nothing
+	Grant, Seq uint64 // Grant 0: it holds nothing. Seq 0: the next one under the grant, which the store counts
 	// Read is the token that was the last one stored when the session was read without a hold. The zero Stamp: a
 	// blind write, if Grant is 0 as well.
 	Read tokenstore.Stamp
@@ -215,6 +231,9 @@ type Token struct {
 func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return Token{Grant: s.grant}, nil
+	}
 	s.outlive(ctx, now)
 	s.reads.expire(now, s.Rule.MaxHold)
 	if s.state == Broken {
@@ -256,6 +275,9 @@ func (s *Sequence) Keeps() bool {
 func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied bool, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return
+	}
 	s.used = sent
 	if c.Grant == 0 && c.Read == (tokenstore.Stamp{}) {
 		if applied {
@@ -292,6 +314,9 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 func (s *Sequence) Refused(c tokenstore.Check) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.apart {
+		return s.stale(c.Token.Grant, c.Holder)
+	}
 	reason := Reason(c.Verdict)
 	if s.state != Broken {
 		s.breakOff(reason, c.Token.Grant, c.Holder)

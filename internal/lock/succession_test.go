@@ -162,7 +162,7 @@ func TestAConnectionThatLeavesEndsItsPartInASuccessor(t *testing.T) {
 
 // A field of a sequence is the new one's own, the old one's, or begins anew: what is of a hold, and the record, whose TTL may be another.
 func TestASuccessorInheritsWhatWasRead(t *testing.T) {
-	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped"}
+	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped", "apart"}
 	inherited := []string{"state", "grant", "seq", "seen", "reads", "pending", "trials", "must", "steps", "used", "members"}
 	anew := []string{"made", "kind", "patience", "vain", "broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due"}
 	known := slices.Concat(own, inherited, anew)

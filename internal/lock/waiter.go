@@ -107,7 +107,7 @@ func (w *Waiter) Clear() {
 func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration) {
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
-	if at, ok := m.provider.(circles); ok && s.owner.Holds() > 0 {
+	if at, ok := m.provider.(circles); ok && !s.apart && s.owner.Holds() > 0 {
 		ctx, cancel := context.WithCancel(m.ctx)
 		w.untangles = cancel
 		m.Detach(func(context.Context) { w.untangle(ctx, at) })

@@ -64,6 +64,8 @@ type client struct {
 	skipped  bool   // … since CLIENT REPLY SKIP came before it
 	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
 	carried  bool   // its upstream connection is not its first
+	grants   grants // that it has acquired, and acts under
+	doing    uint64 // the grant that the present command is done under (do.go)
 
 	seen    *observe.Conn // nil unless the proxy observes
 	library struct{ name, version string }
@@ -88,6 +90,7 @@ func newClient(s *Server, conn net.Conn) *client {
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 	}
 	c.timer.Stop()
+	c.state.proved = !s.unproved
 	c.out.open(nc, int(s.limits.Load().OutputBuffer))
 	return c
 }
@@ -196,6 +199,10 @@ func (c *client) flush() error {
 // handle is one command's way: what does it mean, and what is done about it?
 func (c *client) handle(req resp.Request) error {
 	c.hush()
+	if isSaid(req.Args[0]) {
+		c.arm(nil)
+		return c.say(req)
+	}
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	c.arm(cmd)
 	p, err := c.plan(cmd, req.Args)
@@ -212,10 +219,16 @@ func (c *client) handle(req resp.Request) error {
 	if refused, err := c.refusedByRedis(cmd, req); refused || err != nil {
 		return err
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		c.state.refused = c.state.multi
 		return c.refuse(err)
+	}
+	return c.guard(cmd, p, req)
+}
+
+// guard carries out a command that touches guarded keys.
+func (c *client) guard(cmd *command.Command, p plan, req resp.Request) error {
+	switch {
 	case blocks(cmd, req.Args):
 		return c.answerError(c.block(cmd, p, req))
 	case p.writes:

@@ -20,6 +20,11 @@ type deniedError struct{ reason string }
 
 func (e *deniedError) Error() string { return e.reason }
 
+// wordError is an error in the words in which Redis would say it.
+type wordError string
+
+func (e wordError) Error() string { return string(e) }
+
 // unknownError says that a write's outcome is not known.
 type unknownError struct {
 	sessions string
@@ -63,6 +68,7 @@ func errorText(err error, now time.Time) string {
 		down     *downError
 		request  *requestError
 		protocol *resp.ProtocolError
+		word     wordError
 	)
 	switch {
 	case errors.As(err, &fenced):
@@ -76,6 +82,8 @@ func errorText(err error, now time.Time) string {
 			unknown.sessions, unknown.err)
 	case errors.As(err, &down):
 		return fmt.Sprintf("FENCEDOWN %s: nothing was written: %v. Try again later.", down.sessions, down.err)
+	case errors.As(err, &word):
+		return string(word)
 	case errors.Is(err, errStreamGone):
 		return "UNBLOCKED " + err.Error() // Redis's own words
 	case errors.As(err, &request):
@@ -88,7 +96,7 @@ func errorText(err error, now time.Time) string {
 }
 
 func fencedText(e *lock.FencedError, now time.Time) string {
-	var why string
+	why, then := "", "Read again, then write."
 	switch e.Reason {
 	case lock.ReasonSuperseded:
 		why = "the session was granted to another owner since it was read"
@@ -106,6 +114,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "the connection to the upstream Redis broke since the session was read"
 	case lock.ReasonRevised:
 		why = "the rules were changed since the session was read, and the key is in another session now"
+	case lock.ReasonNotNewest:
+		why, then = "the grant is not the newest one: it was released or broken, or the session was granted to somebody else", "Acquire it again."
 	default:
 		why = string(e.Reason)
 	}
@@ -120,7 +130,7 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 	if e.Holder.Held() {
 		text += "; held now by " + holderText(e.Holder, now)
 	}
-	return text + ". Read again, then write."
+	return text + ". " + then
 }
 
 func lockedText(e *lock.LockedError, now time.Time) string {

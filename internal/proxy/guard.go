@@ -22,6 +22,7 @@ type body struct {
 	count int    // how many commands
 	tx    *transaction
 	now   bool // a try: it waits for no holder, and a nil is no answer (blocking.go)
+	once  *tokenstore.Once
 	lists bool // its reply lists keys, and is kept for the reserved ones to be left out
 }
 

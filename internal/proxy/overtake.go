@@ -63,8 +63,12 @@ func (c *client) overtaken(p place) bool {
 	return false
 }
 
-// commits reports whether a call writes to a session that its owner holds.
+// commits reports whether a call writes to a session that its owner holds, or that was acquired over the
+// connection, or releases one.
 func (c *client) commits(args [][]byte) bool {
+	if w := wordOf(args[0]); w != nil && w.name == "fence.release" {
+		return len(c.grants) > 0
+	}
 	cmd, _ := c.srv.commands.table.Lookup(args)
 	if cmd == nil || !cmd.Is(command.FlagWrite) {
 		return false
@@ -74,11 +78,15 @@ func (c *client) commits(args [][]byte) bool {
 		if key.Access != command.Write || key.Index >= len(args) {
 			continue
 		}
-		r := c.srv.rules.Match(args[key.Index])
-		if r == nil || r.Mode == rule.ModePass {
+		r := c.guardedBy(args[key.Index])
+		if r == nil {
 			continue
 		}
-		s := c.ownerOf(r).Find(c.state.db, r, r.AppendSession(nil, args[key.Index]))
+		session := r.AppendSession(nil, args[key.Index])
+		s := c.underGrant(r, session)
+		if s == nil {
+			s = c.ownerOf(r).Find(c.state.db, r, session)
+		}
 		if s != nil && s.State() == lock.Held {
 			return true
 		}

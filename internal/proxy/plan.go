@@ -64,8 +64,8 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
-	look, guarded := isLook(cmd, args), false
-	for _, key := range keys {
+	look, guarded, first := isLook(cmd, args), false, -1
+	for i, key := range keys {
 		if key.Index >= len(args) {
 			continue
 		}
@@ -77,13 +77,21 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		p.writes = p.writes || writes
 		if c.place(&p, name, writes) {
 			guarded = guarded || writes
+		} else if first < 0 {
+			first = i
 		}
+	}
+	if c.doing > 0 && len(p.parts) == 0 && first >= 0 { // then the first key's session is the one that is meant
+		guarded = keys[first].Access == command.Write && !look
+		key := args[keys[first].Index]
+		c.session = c.srv.bare.AppendSession(c.session[:0], key)
+		p.add(c.underGrant(c.srv.bare, c.session), key, 0)
 	}
 	c.parts = p.parts
 	if len(p.parts) == 0 {
 		return p, nil
 	}
-	if isTouch(cmd, args) || cmd.Name == "watch" {
+	if c.doing == 0 && (isTouch(cmd, args) || cmd.Name == "watch") {
 		p.parts = nil // WATCH reads no value
 		return p, nil
 	}
@@ -159,6 +167,31 @@ func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
 	return c.owner
 }
 
+// guardedBy returns the rule that guards a key, or only observes it; nil if none does.
+func (c *client) guardedBy(key []byte) *rule.Rule {
+	r := c.srv.rules.Match(key)
+	if r != nil && r.Mode != rule.ModePass {
+		return r
+	}
+	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, key) != nil {
+		return c.srv.bare
+	}
+	return nil
+}
+
+// granted returns the sequence of the grant under which the client does something with a guarded key; nil without one.
+func (c *client) granted(key []byte) *lock.Sequence {
+	if c.doing == 0 && len(c.grants) == 0 {
+		return nil
+	}
+	r := c.guardedBy(key)
+	if r == nil {
+		return nil
+	}
+	c.session = r.AppendSession(c.session[:0], key)
+	return c.underGrant(r, c.session)
+}
+
 // guardable refuses what can't be run under a fence.
 func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	where := p.parts[0].sequence.Record
@@ -225,7 +258,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		return isReserved(a) || guards(c.srv.rules.Match(a))
+		return isReserved(a) || guards(c.guardedBy(a))
 	})
 }
 

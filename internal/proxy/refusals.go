@@ -17,10 +17,13 @@ func (c *client) logRefusal(err error) {
 		denied  *deniedError
 		unknown *unknownError
 		down    *downError
+		word    wordError
 	)
 	switch {
 	case errors.Is(err, errGone):
 		log.Debug("command broken off", "error", err)
+	case errors.As(err, &word):
+		log.Debug("command not understood", "error", err)
 	case errors.As(err, &fenced):
 		c.srv.metrics.Refused(fenced.Record.Rule, "FENCED")
 		log.Warn("FENCED", "rule", fenced.Record.Rule, "session", fenced.Record.Session, "reason", string(fenced.Reason),

@@ -163,6 +163,10 @@ func (s *Server) watchRules() (stop func()) {
 
 // place notes what a key means: the sessions that it is in, now and from before. It reports whether it is in any.
 func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {
+	if s := c.granted(key); s != nil {
+		p.add(s, key, 0)
+		return true
+	}
 	r := p.rules.set.Match(key)
 	if p.aged = len(p.rules.former) > 0; p.aged {
 		guarded = c.placeBefore(p, r, key, writes)

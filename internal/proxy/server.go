@@ -19,7 +19,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
-// Options are what a Server is made of. All but the limits and the observer are required.
+// Options are what a Server is made of. All but the limits, the observer and Hear are required.
 type Options struct {
 	Name     string // of this proxy, in messages
 	Rules    *rule.Set
@@ -30,6 +30,9 @@ type Options struct {
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 	Observer *observe.Observer // nil unless the proxy observes
+	// Hear, if set, makes sure that the locks hear of hand-overs from now on, before a client may wait for one that no
+	// rule has it wait for.
+	Hear func(ctx context.Context) error
 }
 
 // Server accepts clients and serves them until it is shut down.
@@ -43,6 +46,9 @@ type Server struct {
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 	observer *observe.Observer
+	hear     func(ctx context.Context) error
+	bare     *rule.Rule // of sessions that no rule guards
+	unproved bool       // it is not known whether Redis lets the proxy's own user guard
 
 	owner    *lock.Owner // of rules with owner: proxy
 	shares   *shares     // of clients that have not logged in themselves
@@ -66,7 +72,8 @@ type Server struct {
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		metrics: o.Metrics, log: o.Log, observer: o.Observer,
+		metrics: o.Metrics, log: o.Log, observer: o.Observer, hear: o.Hear,
+		bare: rule.ForUnguarded(), unproved: o.Rules.Empty(),
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),

@@ -281,6 +281,7 @@ func (c *client) renamed(name string, req resp.Request) error {
 		alone, info := c.state.alone, c.state.info
 		c.state = newState(0)
 		c.state.alone, c.state.info = alone, info
+		clear(c.grants)
 		c.loggedIn(upstream.Login{})
 		c.watched.gone()
 	case "client|setname":

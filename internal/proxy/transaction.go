@@ -67,7 +67,7 @@ type touch struct {
 
 // hold begins to hold a transaction. It reports false if there is nothing to guard.
 func (c *client) hold(req resp.Request) bool {
-	if c.srv.rules.now().empty() || c.state.replica || c.silent {
+	if c.srv.rules.now().empty() && len(c.grants) == 0 || c.state.replica || c.silent {
 		return false
 	}
 	if _, err := c.prove(body{}); err != nil {

@@ -116,7 +116,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 		w.writes = append(w.writes, write)
 		w.blind = append(w.blind, token.OrBlind || q.taken)
 		w.parts = append(w.parts, tokenstore.Commit{
-			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq,
+			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq, Apart: q.sequence.IsApart(),
 			Keep: q.reading && q.sequence.Locks() || !q.taken && q.sequence.Keeps(),
 		})
 	}
@@ -141,7 +141,7 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 			x.Stream = -1
 		}
 		b.hears(c, w.block.Command)
-	case b.now:
+	case b.now, b.once != nil:
 		x.Stream = -1
 	}
 	return c.roundTripOn(up, x, c.send)
@@ -299,6 +299,8 @@ func (c *client) answeredBy(b body, reply []byte) error {
 	switch {
 	case b.lists:
 		return c.listed(b)
+	case b.once != nil:
+		return c.onceReply(reply)
 	case !b.now:
 		return nil // it was streamed
 	case isNil(reply):

@@ -1,6 +1,10 @@
 package resp
 
-import "github.com/tidwall/redcon"
+import (
+	"strconv"
+
+	"github.com/tidwall/redcon"
+)
 
 // The Append functions append one encoded value to dst and return the result,
 // as the built-in append does.
@@ -25,6 +29,15 @@ func AppendCommandStrings(dst []byte, args ...string) []byte {
 
 // AppendArray appends the header of an array; n values have to follow.
 func AppendArray(dst []byte, n int) []byte { return redcon.AppendArray(dst, n) }
+
+// AppendMap appends the header of a map of n pairs, or in RESP2 of the array that has them flat; 2n values
+// have to follow.
+func AppendMap(dst []byte, n int, resp3 bool) []byte {
+	if !resp3 {
+		return redcon.AppendArray(dst, 2*n)
+	}
+	return append(strconv.AppendInt(append(dst, '%'), int64(n), 10), "\r\n"...)
+}
 
 // AppendBulk appends a bulk string.
 func AppendBulk(dst, s []byte) []byte { return redcon.AppendBulk(dst, s) }

@@ -8,9 +8,11 @@ import (
 	"time"
 )
 
-// Limits of the options, in the units that they are written in.
+// MinLease is the shortest lease: less could not be renewed in time.
+const MinLease = 100 * time.Millisecond
+
+// Limits of the other options, in the units that they are written in.
 const (
-	minLease    = 100 * time.Millisecond
 	maxWait     = 60 * time.Second
 	maxDuration = 365 * 24 * time.Hour
 	maxName     = 64
@@ -110,7 +112,7 @@ func (r *Rule) checkTimes(refuse func(field, remedy, problem string, args ...any
 	case r.Wait > maxWait:
 		refuse("wait", "write 60s or less, and less than the clients' socket timeout", "%s is longer than any client waits for a reply", Text(r.Wait))
 	}
-	if r.Lease < minLease {
+	if r.Lease < MinLease {
 		refuse("lease", "write 100ms or more; 30s is the default", "%s is too short to renew", Text(r.Lease))
 	}
 	if r.MaxHold < r.Lease {

@@ -19,6 +19,8 @@ type Commit struct {
 	Read Stamp
 	// Seq counts the writes under Grant, from 1.
 	Seq uint64
+	// Apart: the grant was acquired by itself. The store counts Seq, which is 0 here, and the hold stays as it is.
+	Apart bool
 	// Keep holds on to the session after the commit; else it is released and handed on.
 	Keep bool
 }
@@ -135,10 +137,10 @@ func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
 }
 
 // appendSettle sends a blind write's settlement as text too: without it the write would have no
-// grant. A holder's may go by digest, since its hold stands until it is settled again.
+// grant, and one under a grant that was acquired by itself, whose hold may be over, no token. A holder's may go by digest, since its hold stands until it is settled again.
 func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
 	dst = redcon.AppendArray(dst, 3+3+10)
-	if c.Grant == 0 {
+	if c.Grant == 0 || c.Apart {
 		dst = append(dst, s.scripts.settle.eval...)
 	} else {
 		dst = append(dst, s.scripts.settle.evalsha...)
@@ -153,7 +155,15 @@ func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = appendUint(dst, c.Grant)
 	dst = appendUint(dst, c.Seq)
-	return redcon.AppendBulkString(dst, flag(c.Keep))
+	return redcon.AppendBulkString(dst, c.keep())
+}
+
+// keep says what becomes of the hold: it ends (0), goes on (1), or stays as it is (2).
+func (c *Commit) keep() string {
+	if c.Apart {
+		return "2"
+	}
+	return flag(c.Keep)
 }
 
 // ParseCheck reads the reply to one check. Errors: *ProviderError, *StoreError.

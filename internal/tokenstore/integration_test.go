@@ -142,3 +142,21 @@ func TestAProxyListensAgainAfterARestartOfTheStore(t *testing.T) {
 	s.release(claim("a"), grant, false)
 	p.hears("p.1")
 }
+
+// A store that is full refuses a command that makes room, too, if it could not keep its reply: said again, it would
+// be carried out again.
+func TestAStoreThatIsOutOfMemoryCarriesNothingOutOnce(t *testing.T) {
+	onRedis(t, func(s *server) {
+		s.redis.Set(s.Context(), "n", "1", 0)
+		s.exhaust()
+		w := s.wire()
+		for _, command := range [][]string{{"SET", "n", "2"}, {"DEL", "n"}} {
+			if got, err := w.says(once(command[0], command...)); !strings.HasPrefix(got, "-OOM") || err != nil {
+				s.Errorf("%s: %q %v", command[0], got, err)
+			}
+		}
+		if got := s.value("n"); got != "1" {
+			s.Errorf("the value is %q", got)
+		}
+	})
+}

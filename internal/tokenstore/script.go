@@ -30,6 +30,14 @@ var (
 	leaveLua string
 	//go:embed lua/look.lua
 	lookLua string
+	//go:embed lua/apart.lua
+	apartLua string
+	//go:embed lua/renewgrant.lua
+	renewGrantLua string
+	//go:embed lua/endhold.lua
+	endHoldLua string
+	//go:embed lua/once.lua
+	onceLua string
 )
 
 // allowOOM lets a script run on a store that is over its maxmemory (Redis 7.0 and later): a read
@@ -73,6 +81,7 @@ func minify(lua string) string {
 // scripts are all scripts, in the dialect of one server.
 type scripts struct {
 	begin, check, settle, release, renew, leave, look script
+	renewGrant, endHold, once                         script // what clients ask for in so many words
 }
 
 func newScripts(header string) *scripts {
@@ -84,6 +93,10 @@ func newScripts(header string) *scripts {
 		renew:   newScript(header, preludeLua, renewLua),
 		leave:   newScript(header, preludeLua, leaveLua),
 		look:    newScript(header, preludeLua, lookLua),
+
+		renewGrant: newScript(header, preludeLua, apartLua, renewGrantLua),
+		endHold:    newScript(header, preludeLua, apartLua, endHoldLua),
+		once:       newScript("", onceLua), // it is a client's command: a store that is full may refuse it
 	}
 }
 

@@ -182,7 +182,7 @@ func (s *Store) Leave(ctx context.Context, r *Record, c *Claim, waiter string) e
 // script in the middle of one.
 func (s *Store) Settle(ctx context.Context, c *Commit) error {
 	_, err := s.run(ctx, &s.scripts.settle, c.Record, c.Claim.Owner, c.Claim.info, c.Claim.lease, c.Claim.ttl,
-		s.floor.Load(), s.provider, reserve, c.Grant, c.Seq, flag(c.Keep))
+		s.floor.Load(), s.provider, reserve, c.Grant, c.Seq, c.keep())
 	return err
 }
 

@@ -3,7 +3,7 @@
 -- taken, or that another was stored since it was read without a hold, the queue, which leaves the holder's
 -- own WATCH clean. Sent as EVAL, never by its digest:
 -- a check that the server does not know must not let the write behind it through.
--- KEYS: token hold queue. ARGV: grant(0: blind) seq owner provider ttl stored(under which it was read; "": blind)
+-- KEYS: token hold queue. ARGV: grant(0: blind) seq(0: the next) owner provider ttl stored(under which it was read; "": blind)
 local T, H, Q = KEYS[1], KEYS[2], KEYS[3]
 local v = redis.call('get', T)
 local g, sg, ss, p
@@ -16,7 +16,7 @@ elseif grant > 0 then
     verdict = 'missing'
   elseif g ~= ARGV[1] then
     verdict = 'superseded'
-  elseif sg == g and tonumber(ss) >= tonumber(ARGV[2]) then
+  elseif sg == g and ARGV[2] ~= '0' and tonumber(ss) >= tonumber(ARGV[2]) then
     verdict = 'stored'
   end
 elseif ARGV[6] ~= '' and not v then

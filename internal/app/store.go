@@ -1,0 +1,33 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/fence-proxy/fence-proxy/internal/config"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// ErrEmbedded says that a configuration names no Redis that others could see.
+var ErrEmbedded = errors.New("the configuration names no Redis: set upstream.url (--config, --upstream or FENCE_UPSTREAM_URL)")
+
+// OpenStore connects to the fence records of a configuration's upstream, for who needs no proxy. db is the database
+// that its URL names. The caller closes the Store. Errors: ErrEmbedded.
+func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store, db int, err error) {
+	target, err := cfg.Upstream.Target()
+	if err != nil {
+		return nil, 0, err
+	}
+	if target.Embedded {
+		return nil, 0, ErrEmbedded
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
+	defer cancel()
+	store, err = tokenstore.Open(ctx, ownOptions(cfg, target), cfg.Lock.Provider)
+	if err != nil {
+		return nil, 0, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
+	store.LimitWaiters(cfg.Limits.Waiters)
+	return store, target.DB, nil
+}

@@ -1,0 +1,232 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
+
+// A client that acquires a session gets its grant. The hold is the grant's and not the connection's:
+// it outlives the connection, and nobody renews it but who presents the grant. As long as the grant is the
+// newest, what the client does on the session over this connection is done under it.
+
+// waitMost bounds how long a client may ask to wait.
+const waitMost = time.Hour
+
+// grants are what a client has acquired, by session.
+type grants map[grantKey]*lock.Sequence
+
+type grantKey struct {
+	db            int
+	rule, session string
+}
+
+// underGrant returns the sequence for what is done on a session under a grant that is presented, or was acquired
+// over this connection; nil if there is none.
+func (c *client) underGrant(r *rule.Rule, session []byte) *lock.Sequence {
+	if c.doing > 0 {
+		return c.srv.locks.Apart(c.state.db, r, session, c.identity(), c.doing)
+	}
+	if len(c.grants) == 0 {
+		return nil
+	}
+	key := grantKey{c.state.db, r.Name, string(session)}
+	s := c.grants[key]
+	if s != nil && s.State() != lock.Held { // the client has heard of its end
+		delete(c.grants, key)
+		return nil
+	}
+	return s
+}
+
+// acquire is FENCE.ACQUIRE.
+func (c *client) acquire(args [][]byte) error {
+	sub, err := c.subjectOf(args[1])
+	if err != nil {
+		return err
+	}
+	terms := *sub.rule
+	err = options(args[2:], map[string]func([]byte) error{
+		"TTL":  func(text []byte) (err error) { terms.Lease, err = ttlOf(sub, text); return err },
+		"WAIT": func(text []byte) (err error) { terms.Wait, err = period("WAIT", text, 0, waitMost); return err },
+	})
+	switch {
+	case err != nil:
+		return err
+	case c.silent:
+		return &deniedError{"nobody would hear of the grant: turn replies on (CLIENT REPLY ON)"}
+	}
+	if refusal, _, err := c.mayTouch(sub.key, nil, 0); refusal != nil || err != nil {
+		return c.inItsWords(refusal, err)
+	}
+	if err := c.hearOfHandOvers(); err != nil {
+		return &downError{sub.record.String(), err}
+	}
+	if err := c.putDown(sub); err != nil {
+		return err
+	}
+	s := c.srv.locks.Apart(c.state.db, &terms, []byte(sub.record.Session), c.identity(), 0)
+	b, err := c.waitFor(s)
+	if err != nil {
+		return err
+	}
+	c.noticed(s, b)
+	if err := errors.Join(c.local(resp.AppendInt(nil, int64(b.Grant))), c.out.Push()); err != nil {
+		c.release(context.Background(), s, b.Grant) // it reaches nobody
+		return err
+	}
+	if c.grants == nil {
+		c.grants = grants{}
+	}
+	c.grants[grantKey{c.state.db, sub.rule.Name, sub.record.Session}] = s
+	return nil
+}
+
+func ttlOf(sub subject, text []byte) (time.Duration, error) {
+	return period("TTL", text, time.Millisecond, sub.rule.MaxHold)
+}
+
+// waitFor acquires a session, unless the client leaves meanwhile.
+func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
+	if c.stopping.Load() {
+		return tokenstore.Begin{}, c.gone()
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	c.inLine = place{s, true}
+	w := c.watch()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-w.gone:
+			cancel(c.gone())
+		case <-w.more:
+			cancel(&lock.LockedError{Record: s.Record, Word: s.Rule.LockedError, Overtaken: true})
+		case <-ctx.Done():
+		}
+	}()
+	b, err := c.srv.locks.Acquire(ctx, s)
+	left := context.Cause(ctx)
+	cancel(nil)
+	<-ended
+	w.stop()
+	c.inLine = place{}
+	var locked *lock.LockedError
+	switch {
+	case err == nil && left != nil: // just when it was granted
+		c.release(context.Background(), s, b.Grant)
+		return b, left
+	case errors.As(err, &locked) && locked.Waiting > 0:
+		c.srv.metrics.WaiterRefused(s.Rule.Name)
+		return b, err
+	case err != nil && locked == nil && left == nil:
+		return b, &downError{s.Record.String(), err}
+	}
+	return b, err
+}
+
+// putDown gives back what the client's own reads hold of a session, so that it does not wait for itself.
+func (c *client) putDown(sub subject) error {
+	s := c.ownerOf(sub.rule).Find(c.state.db, sub.rule, []byte(sub.record.Session))
+	if s == nil || s.State() != lock.Held || !s.Alone(c) {
+		return nil
+	}
+	in, err := c.enter(s, s.Rule.Wait)
+	if !in || err != nil {
+		return err
+	}
+	defer s.Leave()
+	s.Abandon(context.Background())
+	return nil
+}
+
+// hearOfHandOvers makes sure that the session can be handed to the client.
+func (c *client) hearOfHandOvers() error {
+	if c.srv.hear == nil {
+		return nil
+	}
+	ctx, cancel := asking()
+	defer cancel()
+	return c.srv.hear(ctx)
+}
+
+// inItsWords answers a command as Redis has answered the question whether the client may, or with what kept it from
+// being asked.
+func (c *client) inItsWords(refusal []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.local(refusal)
+}
+
+// renew is FENCE.RENEW.
+func (c *client) renew(args [][]byte) error {
+	sub, grant, err := c.presented(args)
+	if err != nil {
+		return err
+	}
+	lease := sub.rule.Lease
+	err = options(args[3:], map[string]func([]byte) error{
+		"TTL": func(text []byte) (err error) { lease, err = ttlOf(sub, text); return err },
+	})
+	if err != nil {
+		return err
+	}
+	if refusal, _, err := c.mayTouch(sub.key, nil, 0); refusal != nil || err != nil {
+		return c.inItsWords(refusal, err)
+	}
+	ctx, cancel := asking()
+	defer cancel()
+	switch holder, err := c.srv.store.RenewGrant(ctx, sub.record, c.claim(sub, lease), grant); {
+	case errors.Is(err, tokenstore.ErrLost):
+		return &lock.FencedError{Record: sub.record, Reason: lock.ReasonNotNewest, Grant: grant, Newest: holder.Grant, Holder: holder}
+	case err != nil:
+		return &downError{sub.record.String(), err}
+	}
+	return c.local(resp.AppendInt(nil, lease.Milliseconds()))
+}
+
+// releaseGrant is FENCE.RELEASE.
+func (c *client) releaseGrant(args [][]byte) error {
+	sub, grant, err := c.presented(args)
+	if err != nil {
+		return err
+	}
+	if refusal, _, err := c.mayTouch(sub.key, nil, 0); refusal != nil || err != nil {
+		return c.inItsWords(refusal, err)
+	}
+	ctx, cancel := asking()
+	defer cancel()
+	ended, err := c.srv.store.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
+	if err != nil {
+		return &downError{sub.record.String(), err}
+	}
+	key := grantKey{c.state.db, sub.rule.Name, sub.record.Session}
+	if s := c.grants[key]; s != nil && s.Grant() == grant {
+		delete(c.grants, key)
+	}
+	return c.local(resp.AppendInt(nil, number(ended)))
+}
+
+// presented reads a key and a grant.
+func (c *client) presented(args [][]byte) (subject, uint64, error) {
+	sub, err := c.subjectOf(args[1])
+	if err != nil {
+		return sub, 0, err
+	}
+	grant, err := grantOf(args[2])
+	return sub, grant, err
+}
+
+func number(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
