@@ -51,9 +51,9 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 // Yield gives back the session that closes a circle, for one that has left the line for this sequence's: what was read
 // of it may be written if the other does not come to it after all.
 func (s *Sequence) Yield(c tokenstore.Circle) {
-	for _, other := range s.owner.all() {
+	for _, other := range s.owner.Load().all() {
 		if other.Record.DB == c.DB && other.Record.Keys()[0] == c.Token {
-			s.owner.manager.Detach(other.lapseNow)
+			s.manager.Detach(other.lapseNow)
 		}
 	}
 }
