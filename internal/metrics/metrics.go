@@ -28,6 +28,8 @@ type Metrics struct {
 	wouldRefuse        metric.Int64Counter
 	holdsBroken        metric.Int64Counter
 	recordsLost        metric.Int64Counter
+	waits              metric.Int64Counter
+	clientsPool        metric.Int64Counter
 
 	registry *prometheus.Registry
 	provider *sdk.MeterProvider
@@ -83,6 +85,8 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 	counter(&m.wouldRefuse, "would_refuse", "Writes under a rule that observes which would have been refused: each loses an update.", "rule")
 	counter(&m.holdsBroken, "holds_broken", "Sequences broken in the middle, by reason.", "rule")
 	counter(&m.recordsLost, "records_lost", "Fence records found missing while a hold depended on them: is the store evicting?", "rule")
+	counter(&m.waits, "waits", "Guarded commands that waited for another owner.", "rule")
+	counter(&m.clientsPool, "clients_pool", "Clients that turned out to pool their connections, which are one owner since.", "rule")
 	if err != nil {
 		return err
 	}
@@ -104,6 +108,8 @@ func (m *Metrics) Rule(name string) {
 	m.waitersRefused.Add(ctx, 0, metric.WithAttributes(rule))
 	m.recordsLost.Add(ctx, 0, metric.WithAttributes(rule))
 	m.wouldRefuse.Add(ctx, 0, metric.WithAttributes(rule))
+	m.waits.Add(ctx, 0, metric.WithAttributes(rule))
+	m.clientsPool.Add(ctx, 0, metric.WithAttributes(rule))
 	for _, word := range []string{"FENCED", "LOCKED", "FENCEDOWN", "FENCEUNKNOWN", "FENCEDENIED"} {
 		m.refusals.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("error", word)))
 	}

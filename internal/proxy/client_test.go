@@ -32,7 +32,7 @@ func rules(t *testing.T) *rule.Set {
 	t.Helper()
 	var all []*rule.Rule
 	for _, r := range []*rule.Rule{
-		{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience},
+		{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience, Owner: rule.OwnerConnection},
 		{Name: "free", Prefix: "agent:free:", Mode: rule.ModePass},
 		{Name: "team", Prefix: "shared:", Mode: rule.ModeLock, Owner: rule.OwnerProxy},
 	} {

@@ -16,6 +16,7 @@ type part struct {
 	sequence *lock.Sequence
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
+	lone     bool     // it writes what its connection has not read, though the client may pool
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
@@ -58,7 +59,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
-	look, guarded := isLook(cmd, args), false
+	look, guarded, looks := isLook(cmd, args), false, false
 	for _, key := range keys {
 		if key.Index >= len(args) {
 			continue
@@ -72,6 +73,11 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		r := c.srv.rules.Match(name)
 		if r == nil || r.Mode == rule.ModePass {
 			continue
+		}
+		if c.onlyLooks(r) {
+			if looks = true; !writes {
+				continue
+			}
 		}
 		guarded = guarded || writes
 		p.add(c, r, name)
@@ -87,9 +93,11 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	switch reading, atomic := isReading(cmd, args); {
 	case p.writes && !guarded: // COPY from a guarded key to another: a read that must not be sent in vain
 		p.read()
+	case reading && atomic && looks:
+		p.atomic = true
 	case reading && atomic:
 		p.read()
-	case reading:
+	case reading && !looks:
 		p.reads = true
 	default:
 		_, p.atomic = atomics[cmd.Name]
@@ -120,14 +128,6 @@ func (p *plan) add(c *client, r *rule.Rule, key []byte) {
 		return
 	}
 	p.parts = slices.Insert(p.parts, at, part{sequence: s, keys: []uint64{hash}})
-}
-
-// ownerOf returns the owner that the client's commands under a rule belong to.
-func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
-	if r.Owner == rule.OwnerProxy {
-		return c.srv.owner
-	}
-	return c.owner
 }
 
 // guardable refuses what can't be run under a fence.
