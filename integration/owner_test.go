@@ -132,6 +132,7 @@ func TestAReadInLineAtTheMomentOfTheChangeGoesOn(t *testing.T) {
 	c := owners(t, proxy, "c1", "c2", "c3", "c4")
 	c[0].does(nil, "GET", "ctx:k")
 	c[1].sends("GET", "ctx:k")
+	record.hasWaiters(1)
 	c[2].sends("GET", "ctx:k")
 	record.hasWaiters(2)
 	c[3].does("OK", "SET", "ctx:k", "first") // c1's task

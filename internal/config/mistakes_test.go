@@ -65,7 +65,7 @@ func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
 		{"the reserved prefix", "rules:\n  - {name: a, prefix: 'fence-proxy:x'}\n", `config.yaml:2: rules[0].prefix: "fence-proxy:x" is inside "fence-proxy:", which the proxy keeps for itself: guard another prefix`},
 		{"a pattern for other keys", inRule("session: 'job:<id>'"), `config.yaml:4: rules[0].session: "job:<id>" matches no key that begins with the prefix "agent:": begin it with "agent:"`},
 		{"an unknown mode", inRule("mode: block"), `config.yaml:4: rules[0].mode: "block" is not a mode: write lock, fence, auto, observe or pass`},
-		{"an unknown owner", inRule("owner: me"), `config.yaml:4: rules[0].owner: "me" is not an owner: write auto or connection or client or proxy`},
+		{"an unknown owner", inRule("owner: me"), `config.yaml:4: rules[0].owner: "me" is not an owner: write auto, connection, client or proxy`},
 		{"an unknown way to tell clients", inRule("client_by: ip"), `config.yaml:4: rules[0].client_by: "ip" is not known: write address or name`},
 		{"one reader without brackets", inRule("readers: dashboard"), `config.yaml:4: rules[0].readers: is one value, not a list: write it in brackets, as in [one, other]`},
 		{"a reader that is a number", inRule("readers: [7]"), `config.yaml:4: rules[0].readers[0]: 7 is a number, not text: put it in quotes: "7"`},

@@ -474,7 +474,7 @@ func explorePool(t *testing.T, s *pooling) *poolExplorer {
 }
 
 func TestNoInterleavingOfAPoolLosesAnAcknowledgedUpdate(t *testing.T) {
-	auto := rule.Rule{Owner: rule.OwnerAuto}
+	auto := rule.Rule{Owner: rule.OwnerAuto, Mode: rule.ModeLock}
 	stories := map[string]*pooling{
 		"of two tasks":                            {rule: auto, conns: 2, tasks: 2},
 		"of two tasks and another's":              {rule: auto, conns: 2, tasks: 2, outsiders: 1},
@@ -494,9 +494,9 @@ func TestNoInterleavingOfAPoolLosesAnAcknowledgedUpdate(t *testing.T) {
 
 func TestOneTaskOfAPoolIsNeverRefused(t *testing.T) {
 	for name, s := range map[string]*pooling{
-		"alone":                       {rule: rule.Rule{Owner: rule.OwnerAuto}, conns: 3, tasks: 1, idles: 1},
-		"beside another client's":     {rule: rule.Rule{Owner: rule.OwnerAuto}, conns: 2, tasks: 1, outsiders: 1},
-		"over connections that close": {rule: rule.Rule{Owner: rule.OwnerAuto}, conns: 2, tasks: 1, closes: 2},
+		"alone":                       {rule: rule.Rule{Owner: rule.OwnerAuto, Mode: rule.ModeLock}, conns: 3, tasks: 1, idles: 1},
+		"beside another client's":     {rule: rule.Rule{Owner: rule.OwnerAuto, Mode: rule.ModeLock}, conns: 2, tasks: 1, outsiders: 1},
+		"over connections that close": {rule: rule.Rule{Owner: rule.OwnerAuto, Mode: rule.ModeLock}, conns: 2, tasks: 1, closes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if e := explorePool(t, s); e.refused > 0 {

@@ -11,7 +11,7 @@ import (
 // A task's write finds its read, though that waited in line when its client turned out to pool, and though another
 // task of the client waits in line since.
 func TestAWriteGoesPastACommandInLineToTheReadItGoesBackTo(t *testing.T) {
-	bubble(t, rule.Rule{Owner: rule.OwnerAuto}, func(w *world) {
+	bubble(t, rule.Rule{Owner: rule.OwnerAuto, Mode: rule.ModeLock}, func(w *world) {
 		x := w.client("x")
 		w.did(x.read("s", k1))
 

@@ -15,7 +15,7 @@ func (w *world) pooled() (a, b *client) {
 }
 
 func TestAWriteThatMayBeAStaleTasksIsRefusedWhileThatMayCome(t *testing.T) {
-	bubble(t, rule.Rule{Idle: time.Minute}, func(w *world) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock, Idle: time.Minute}, func(w *world) {
 		a, b := w.pooled()
 		w.did(a.read("quick", k1))
 		w.pass(time.Second)
@@ -35,7 +35,7 @@ func TestAWriteThatMayBeAStaleTasksIsRefusedWhileThatMayCome(t *testing.T) {
 }
 
 func TestAsManyWritesAsReadsLeaveNoDoubt(t *testing.T) {
-	bubble(t, rule.Rule{}, func(w *world) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
 		a, b := w.pooled()
 		for range 3 {
 			w.did(a.read("s", k1))
@@ -47,7 +47,7 @@ func TestAsManyWritesAsReadsLeaveNoDoubt(t *testing.T) {
 }
 
 func TestAConnectionByItselfIsOneTaskUntilTwoWereSeen(t *testing.T) {
-	bubble(t, rule.Rule{}, func(w *world) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
 		a := w.client("a")
 		w.did(a.read("s", k1))
 		w.did(a.read("s", k1)) // to look again before it writes
@@ -64,7 +64,7 @@ func TestAConnectionByItselfIsOneTaskUntilTwoWereSeen(t *testing.T) {
 }
 
 func TestARefusalForgetsOneTasksReadsOnly(t *testing.T) {
-	bubble(t, rule.Rule{}, func(w *world) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
 		a, b := w.pooled()
 		w.did(a.read("s", k1))
 		w.did(b.read("s", k1))
@@ -77,7 +77,7 @@ func TestARefusalForgetsOneTasksReadsOnly(t *testing.T) {
 }
 
 func TestSeveralCommandsThatReadAKeyAreOneTask(t *testing.T) {
-	bubble(t, rule.Rule{}, func(w *world) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
 		a, _ := w.pooled()
 		for range 2 {
 			w.did(a.readBy("s", 10, k1))

@@ -54,7 +54,7 @@ func TestCompileRefusesWithTheFieldAndARemedy(t *testing.T) {
 		{"a capture before a star", func(r *Rule) { r.Session = "agent:ctx:<a>*" }, `session: "agent:ctx:<a>*" has two wildcards side by side, so that nothing says where the first one ends: put literal text between them`},
 		{"a last backslash", func(r *Rule) { r.Session = `agent:ctx:<a>\` }, `session: "agent:ctx:<a>\\" ends in a backslash: write \\ for a literal backslash`},
 		{"an unknown mode", func(r *Rule) { r.Mode = "lok" }, `mode: "lok" is not a mode: write lock, fence, auto, observe or pass`},
-		{"an unknown owner", func(r *Rule) { r.Owner = "pod" }, `owner: "pod" is not an owner: write auto or connection or client or proxy`},
+		{"an unknown owner", func(r *Rule) { r.Owner = "pod" }, `owner: "pod" is not an owner: write auto, connection, client or proxy`},
 		{"an unknown way to tell clients", func(r *Rule) { r.ClientBy = "pod" }, `client_by: "pod" is not known: write address or name`},
 		{"a reader without a name", func(r *Rule) { r.Readers = []string{"a", ""} }, `readers: "" can be neither a user nor a client's name: write an ACL user or a client's name`},
 		{"a reader that can't be", func(r *Rule) { r.Readers = []string{"a b"} }, `readers: "a b" can be neither a user nor a client's name: write an ACL user or a client's name`},
