@@ -133,24 +133,26 @@ func (k *kin) next(into *Sequence) *Sequence {
 	return nil
 }
 
-// newer reports whether f was granted the session after s. A sequence that was broken has no grant any more, but
+// newer reports whether s was granted the session after other. A sequence that was broken has no grant any more, but
 // something to report.
-func (f *Sequence) newer(s *Sequence) bool {
-	rank := func(s *Sequence) [3]uint64 {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch s.state {
-		case Free:
-			return [3]uint64{}
-		case Broken:
-			return [3]uint64{1}
-		case Seen:
-			return [3]uint64{2, s.seen.Grant, s.seen.Seq}
-		}
-		return [3]uint64{3, s.grant}
+func (s *Sequence) newer(other *Sequence) bool {
+	mine, its := s.rank(), other.rank()
+	return slices.Compare(mine[:], its[:]) > 0
+}
+
+// rank tells how new what the sequence stands on is.
+func (s *Sequence) rank() [3]uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.state {
+	case Free:
+		return [3]uint64{}
+	case Broken:
+		return [3]uint64{1}
+	case Seen:
+		return [3]uint64{2, s.seen.Grant, s.seen.Seq}
 	}
-	fRank, sRank := rank(f), rank(s)
-	return slices.Compare(fRank[:], sRank[:]) > 0
+	return [3]uint64{3, s.grant}
 }
 
 // absorb takes in what f has read, and drops f. It is stale, unless both stand on the same: only what was

@@ -11,7 +11,8 @@ import (
 func (w *world) pooled() (a, b *client) {
 	a = w.client("a")
 	a.owner = w.m.Group(a.owner.identity).Owner()
-	return a, a.sharing()
+	b = a.sharing()
+	return a, b
 }
 
 func TestAWriteThatMayBeAStaleTasksIsRefusedWhileThatMayCome(t *testing.T) {
