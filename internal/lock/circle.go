@@ -37,7 +37,7 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 	})
 	for {
 		circle, victim, err := at.InCircle(ctx, s.Record, s.Claim.Owner)
-		if err == nil && victim && s.owner.lingers(circle) {
+		if err == nil && victim && s.owner.Load().lingers(circle) {
 			s.Yield(circle) // nothing is lost with it
 			victim = false
 		}
@@ -67,9 +67,9 @@ func (o *Owner) lingers(c tokenstore.Circle) bool {
 // Yield gives back the session that closes a circle, for one that has left the line for this sequence's: what was read
 // of it may be written if the other does not come to it after all.
 func (s *Sequence) Yield(c tokenstore.Circle) {
-	for _, other := range s.owner.all() {
+	for _, other := range s.owner.Load().all() {
 		if other.Record.DB == c.DB && other.Record.Keys()[0] == c.Token {
-			s.owner.manager.Detach(other.lapseNow)
+			s.manager.Detach(other.lapseNow)
 		}
 	}
 }

@@ -107,11 +107,12 @@ func (w *Waiter) Clear() {
 func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration) {
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
-	if at, ok := m.provider.(circles); ok && !s.apart && s.owner.Holds() > 0 {
+	if at, ok := m.provider.(circles); ok && !s.apart && s.owner.Load().Holds() > 0 {
 		ctx, cancel := context.WithCancel(m.ctx)
 		w.untangles = cancel
 		m.Detach(func(context.Context) { w.untangle(ctx, at) })
 	}
+	s.lineUp(true)
 	m.waits.mu.Lock()
 	defer m.waits.mu.Unlock()
 	key := s.Record.Keys()[0] + strconv.Itoa(s.Record.DB)
@@ -160,6 +161,7 @@ func (w *Waiter) Unpark() (grant uint64) {
 		}
 	}
 	m.waits.mu.Unlock()
+	w.sequence.lineUp(false)
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	return w.granted
