@@ -212,8 +212,12 @@ func TestWhatTellsClientsApart(t *testing.T) {
 		{"their user", "client_by: address", []string{"AUTH", "one", "pw"}, []string{"AUTH", "other", "pw"}, false},
 		{"the same user", "client_by: address", []string{"AUTH", "one", "pw"}, []string{"HELLO", "3", "AUTH", "one", "pw"}, true},
 		{"their names", "client_by: name", []string{"CLIENT", "SETNAME", "one"}, []string{"CLIENT", "SETNAME", "other"}, false},
-		{"the same name, but for all else", "client_by: name",
-			[]string{"HELLO", "2", "AUTH", "one", "pw", "SETNAME", "n"}, []string{"HELLO", "3", "AUTH", "other", "pw", "SETNAME", "n"}, true},
+		{
+			"the same name, but for all else", "client_by: name",
+			[]string{"HELLO", "2", "AUTH", "one", "pw", "SETNAME", "n"},
+			[]string{"HELLO", "3", "AUTH", "other", "pw", "SETNAME", "n"},
+			true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server, proxy := startOwners(t, "owner: client", "wait: 0s", tc.rule)

@@ -5,6 +5,7 @@ package clients
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -118,7 +119,7 @@ func (g goRedisClient) turns(shared bool) func(context.Context, report, servers)
 		store{
 			func(key string) (string, error) {
 				value, err := client.Get(ctx, key).Result()
-				if err == redis.Nil {
+				if errors.Is(err, redis.Nil) {
 					err = nil
 				}
 				return value, err
