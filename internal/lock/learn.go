@@ -171,8 +171,8 @@ func (l *learner) locks(o *Owner, rule, command string, now time.Time) (k *kind,
 	defer l.mu.Unlock()
 	l.expire(now)
 	k = l.own(o, rule, command, now)
-	locks = k.decide()
-	return k, locks, k.patience()
+	locks, patience = k.decide(), k.patience()
+	return k, locks, patience
 }
 
 // decided counts a decision.
