@@ -106,3 +106,27 @@ func TestWhoOnlyWaitsLongIsNotTakenForDeadlocked(t *testing.T) {
 		return len(server.Client().Keys(t.Context(), "fence-proxy:waits:*").Val()) == 0
 	}, "who waited says so no more")
 }
+
+// An owner of several connections has somebody who goes on while another waits, so it is in no circle.
+func TestOwnersOfSeveralConnectionsAreNotTakenForDeadlocked(t *testing.T) {
+	server := harness.StartRedis(t)
+	proxyA, proxyB := two(t, server, append([]string{"owner: proxy", "wait: 60s"}, longHolds[1:]...)...)
+	a1, _ := connect(t, "A's first", proxyA.Addr)
+	a2, _ := connect(t, "A's second", proxyA.Addr)
+	b1, _ := connect(t, "B's first", proxyB.Addr)
+	b2, _ := connect(t, "B's second", proxyB.Addr)
+	a1.does(nil, "GET", "ctx:a")
+	b1.does(nil, "GET", "ctx:b")
+	a2.sends("GET", "ctx:b")
+	recordOf(t, server, "ctx:b").hasWaiters(1)
+	b2.sends("GET", "ctx:a")
+	recordOf(t, server, "ctx:a").hasWaiters(1)
+	// Whoever looks for circles says so.
+	if said := server.Client().Keys(t.Context(), "fence-proxy:waits:*").Val(); len(said) > 0 {
+		t.Errorf("%v", said)
+	}
+	a1.does("OK", "SET", "ctx:a", "A's")
+	b2.hears("A's")
+	b1.does("OK", "SET", "ctx:b", "B's")
+	a2.hears("B's")
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -52,13 +53,8 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		if *limit > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, *limit)
-			defer cancel()
-		}
 		defer context.AfterFunc(ctx, stop)() // a second signal ends it at once
-		report, err := observed(ctx, cmd, cfg, observe.New(*turn))
+		report, err := observed(ctx, *limit, cmd, cfg, observe.New(*turn))
 		if err != nil {
 			return err
 		}
@@ -72,14 +68,19 @@ Point the agents at it as at any fence-proxy, all at one: what does not come thr
 	return cmd
 }
 
-// observed serves until ctx ends, and reports.
-func observed(ctx context.Context, cmd *cobra.Command, cfg *config.Config, observer *observe.Observer) (*observe.Report, error) {
+// observed serves until ctx ends, or for a time if one is given, and reports.
+func observed(ctx context.Context, limit time.Duration, cmd *cobra.Command, cfg *config.Config, observer *observe.Observer) (*observe.Report, error) {
 	oneThread()
 	log := newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar))
 	redis.SetLogger(driverLog{log})
 	p, err := app.Start(ctx, cfg, version, log, app.Observed(observer))
 	if err != nil {
 		return nil, err
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
 	}
 	if err := p.Serve(ctx); err != nil {
 		return nil, err

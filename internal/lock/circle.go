@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -19,22 +20,52 @@ type circles interface {
 // circleEvery is how often a circle is looked for anew, in case a holder has changed unseen.
 const circleEvery = 250 * time.Millisecond
 
-// untangle looks, as long as ctx lasts, whether the waiter's owner waits for somebody who waits for it, and tells
-// the waiter then.
-func (w *Waiter) untangle(ctx context.Context, at circles) {
-	s := w.sequence
-	log := w.m.log.With("rule", s.Record.Rule, "session", s.Record.Session, "client", s.Claim.Client)
-	if err := at.Waits(ctx, s.Record, s.Claim, w.asks, s.Rule.Wait+time.Second); err != nil {
+// search looks for circles during one wait. It may outlast that by a call, but reaches no later one: it has a channel of its
+// own, and the next search begins when it is over, so that what a wait has said at the store is not taken back by the one before.
+type search struct {
+	sequence *Sequence
+	waiter   string
+	stuck    chan tokenstore.Circle
+	end      context.CancelFunc
+	over     chan struct{} // closed when it has taken back what it said
+}
+
+// untangle looks, until Unpark, whether the waiter's owner waits for somebody who waits for it, and tells the waiter then.
+// An owner of several connections is in no circle: while one of them waits, another goes on.
+func (w *Waiter) untangle(s *Sequence) {
+	at, ok := w.m.provider.(circles)
+	if !ok || s.apart || s.Shared() || s.owner.Load().Holds() == 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(w.m.ctx)
+	before := w.search
+	now := &search{sequence: s, waiter: w.asks, stuck: make(chan tokenstore.Circle, 1), end: cancel, over: make(chan struct{})}
+	w.search, w.Stuck = now, now.stuck
+	w.m.Detach(func(detached context.Context) {
+		defer close(now.over)
+		if before != nil {
+			<-before.over
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		now.run(ctx, at, w.m.log)
+		detached, cancel := context.WithTimeout(detached, callTimeout)
+		defer cancel()
+		_ = at.WaitsNoMore(detached, s.Claim) // it ends by itself
+	})
+}
+
+// run looks for a circle again and again, until there is one that the waiter can end, or ctx ends.
+func (f *search) run(ctx context.Context, at circles, log *slog.Logger) {
+	s := f.sequence
+	log = log.With("rule", s.Record.Rule, "session", s.Record.Session, "client", s.Claim.Client)
+	if err := at.Waits(ctx, s.Record, s.Claim, f.waiter, s.Rule.Wait+time.Second); err != nil {
 		if ctx.Err() == nil {
 			log.Warn("circles of waiting clients can't be found", "error", err)
 		}
 		return
 	}
-	defer w.m.Detach(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, callTimeout)
-		defer cancel()
-		_ = at.WaitsNoMore(ctx, s.Claim) // it ends by itself
-	})
 	for {
 		circle, victim, err := at.InCircle(ctx, s.Record, s.Claim.Owner)
 		if err == nil && victim && s.owner.Load().lingers(circle) {
@@ -43,10 +74,7 @@ func (w *Waiter) untangle(ctx context.Context, at circles) {
 		}
 		if err == nil && victim {
 			log.Warn("clients wait for each other's sessions: one gives way")
-			select {
-			case w.Stuck <- circle:
-			default:
-			}
+			f.stuck <- circle
 			return
 		}
 		if !rest(ctx, circleEvery) {

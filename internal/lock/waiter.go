@@ -27,17 +27,17 @@ type Waiter struct {
 	// C receives the grant when the session was handed over. A stale one may be left from an
 	// earlier wait: only the store's answer counts.
 	C chan uint64
-	// Stuck receives when the owner waits for somebody who waits for it: the waiter must give up and leave the line, and then
-	// Yield.
-	Stuck chan tokenstore.Circle
+	// Stuck receives, while parked, when the owner waits for somebody who waits for it: the waiter must give up and leave the
+	// line, and then Yield.
+	Stuck <-chan tokenstore.Circle
 
 	// While parked:
-	sequence  *Sequence
-	expected  tokenstore.Basis
-	asking    sync.Mutex         // held during a question, so that Unpark sees its answer
-	granted   uint64             // by a question
-	untangles context.CancelFunc // ends the search for circles; nil without one
-	unsure    bool               // a question got no answer: it may have been granted all the same
+	sequence *Sequence
+	expected tokenstore.Basis
+	asking   sync.Mutex // held during a question, so that Unpark sees its answer
+	granted  uint64     // by a question
+	search   *search    // for circles: the wait's, or the last one's; nil before the first
+	unsure   bool       // a question got no answer: it may have been granted all the same
 }
 
 // waits are the proxy's waiters.
@@ -62,7 +62,7 @@ func (w *waits) init() {
 // Waiter returns a new waiter; the caller closes it.
 func (m *Manager) Waiter() *Waiter {
 	id := m.id + "." + strconv.FormatUint(m.ids.Add(1), 10)
-	w := &Waiter{id: id, parks: tokenstore.Parks(id), asks: id, m: m, C: make(chan uint64, 1), Stuck: make(chan tokenstore.Circle, 1)}
+	w := &Waiter{id: id, parks: tokenstore.Parks(id), asks: id, m: m, C: make(chan uint64, 1)}
 	m.waits.mu.Lock()
 	m.waits.byID[w.id] = w
 	m.waits.mu.Unlock()
@@ -96,10 +96,6 @@ func (w *Waiter) Clear() {
 	case <-w.C:
 	default:
 	}
-	select {
-	case <-w.Stuck:
-	default:
-	}
 }
 
 // Park puts the waiter in line after the store queued it; left is what remains of the holder's
@@ -107,11 +103,7 @@ func (w *Waiter) Clear() {
 func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration) {
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
-	if at, ok := m.provider.(circles); ok && !s.apart && s.owner.Load().Holds() > 0 {
-		ctx, cancel := context.WithCancel(m.ctx)
-		w.untangles = cancel
-		m.Detach(func(context.Context) { w.untangle(ctx, at) })
-	}
+	w.untangle(s)
 	s.lineUp(true)
 	m.waits.mu.Lock()
 	defer m.waits.mu.Unlock()
@@ -142,9 +134,9 @@ func (l *line) wait(left time.Duration) time.Duration {
 // session free and took it: it must be used or given back.
 func (w *Waiter) Unpark() (grant uint64) {
 	m := w.m
-	if w.untangles != nil {
-		w.untangles()
-		w.untangles = nil
+	if w.search != nil {
+		w.search.end()
+		w.Stuck = nil
 	}
 	key := w.sequence.Record.Keys()[0] + strconv.Itoa(w.sequence.Record.DB)
 	m.waits.mu.Lock()

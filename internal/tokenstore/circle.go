@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,13 +21,22 @@ import (
 // circleMost bounds the owners that are followed.
 const circleMost = 16
 
-// circleLife is how long the victim of a circle keeps the others of it from becoming one, too.
-const circleLife = 200 * time.Millisecond
+// circleLife is how long the victim of a circle keeps the others of it from becoming one, too: until it has given way,
+// or is gone itself.
+const circleLife = 5 * time.Second
 
 // Circle is a session that an owner holds, for which somebody waits who holds up that owner.
 type Circle struct {
 	DB    int
 	Token string // the record's token key
+}
+
+// circleKey is the same for whoever looks.
+func circleKey(holds []string) string {
+	slices.Sort(holds)
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, strings.Join(holds, "\n")) // it never fails
+	return Prefix + "circle:" + strconv.FormatUint(h.Sum64(), 16)
 }
 
 func waitKey(owner string) string { return Prefix + "waits:" + owner }
@@ -47,15 +58,17 @@ func (s *Store) WaitsNoMore(ctx context.Context, c *Claim) error {
 func (s *Store) InCircle(ctx context.Context, r *Record, owner string) (circle Circle, victim bool, err error) {
 	at := Circle{r.DB, r.token}
 	members := []string{owner}
+	var holds []string // that close the circle: no other circle has the same
 	for range circleMost {
 		h, err := s.holderAt(ctx, at)
+		holds = append(holds, fmt.Sprintf("%d %s %d", at.DB, at.Token, h.Grant))
 		switch {
 		case err != nil || !h.Held():
 			return Circle{}, false, err
 		case h.Owner == owner && len(members) == 1:
 			return Circle{}, false, nil // it has just been granted the session
 		case h.Owner == owner:
-			victim, err := s.Client(0).SetNX(ctx, Prefix+"circle:"+slices.Min(members), owner, circleLife).Result()
+			victim, err := s.Client(0).SetNX(ctx, circleKey(holds), owner, circleLife).Result()
 			return at, victim, err
 		case slices.Contains(members, h.Owner):
 			return Circle{}, false, nil // a circle of others
