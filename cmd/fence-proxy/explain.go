@@ -56,6 +56,7 @@ func explain(out io.Writer, cfg *config.Config, key string) error {
 		row("readers", "%s: their reads take no session", strings.Join(r.Readers, ", "))
 	}
 	row("writes_per_read", "%s", r.WritesPerRead)
+	row("scripts", "%s those that name keys of the rule and declare none", r.Scripts)
 	row("wait", "%s, then -%s", rule.Text(r.Wait), r.LockedError)
 	row("lease", "%s, renewed at a third, never past max_hold %s", rule.Text(r.Lease), rule.Text(r.MaxHold))
 	row("ends", "at the commit (linger %s), or after %s without a guarded command", rule.Text(r.Linger), rule.Text(r.Idle))

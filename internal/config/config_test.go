@@ -104,6 +104,7 @@ rules:
     client_by: name
     readers: [dashboard, "7"]
     writes_per_read: many
+    scripts: allow
     wait: 0
     lease: 100ms
     max_hold: 1m30s
@@ -123,7 +124,7 @@ rules:
 	want, err := rule.Compile(rule.Rule{
 		Name: "chat", Prefix: "agent:ctx:", Session: "agent:ctx:<session>:*", Mode: rule.ModeLock, Owner: rule.OwnerProxy,
 		ClientBy: rule.ByName, Readers: []string{"dashboard", "7"},
-		WritesPerRead: rule.Many, Wait: 0, Lease: 100 * time.Millisecond, MaxHold: 90 * time.Second, Idle: 10 * time.Second,
+		WritesPerRead: rule.Many, Scripts: rule.ScriptsAllow, Wait: 0, Lease: 100 * time.Millisecond, MaxHold: 90 * time.Second, Idle: 10 * time.Second,
 		Linger: 50 * time.Millisecond, RecordTTL: 2 * time.Hour, LockedError: "TRYAGAIN",
 	})
 	if err != nil {

@@ -66,6 +66,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
+	if err := c.undeclared(cmd, args); err != nil {
+		return p, err
+	}
 	look, guarded, first := isLook(cmd, args), false, -1
 	for i, key := range keys {
 		if key.Index >= len(args) {

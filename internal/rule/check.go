@@ -72,6 +72,7 @@ func (r *Rule) check() error {
 	word("client_by", string(r.ClientBy), "known",
 		[]string{string(ByAddress), string(ByName)}, nil)
 	r.checkReaders(refuse)
+	word("scripts", string(r.Scripts), "known", []string{string(ScriptsRefuse), string(ScriptsAllow)}, nil)
 	word("writes_per_read", string(r.WritesPerRead), "known",
 		[]string{string(One), string(Many)}, nil)
 

@@ -63,6 +63,22 @@ const (
 	Many WritesPerRead = "many"
 )
 
+// Scripts says what becomes of scripts that name keys of the rule without declaring any.
+type Scripts string
+
+const (
+	// ScriptsRefuse refuses them. The default.
+	ScriptsRefuse Scripts = "refuse"
+	// ScriptsAllow passes them on: what they write is not fenced.
+	ScriptsAllow Scripts = "allow"
+)
+
+// RefusesScripts reports whether scripts that name keys of the rule have to declare them. Where the prefix is empty any text
+// is such a name, so they don't; nor where nothing is enforced.
+func (r *Rule) RefusesScripts() bool {
+	return r != nil && r.Prefix != "" && r.Mode != ModePass && r.Mode != ModeObserve && r.Scripts != ScriptsAllow
+}
+
 // Rule guards every key with a prefix. Its fields are the options of a rule in
 // the configuration file, under the names in their tags, and do not change once
 // the rule is compiled.
@@ -91,6 +107,9 @@ type Rule struct {
 	// WritesPerRead says whether a write uses up the reads before it. Default
 	// [One].
 	WritesPerRead WritesPerRead `yaml:"writes_per_read"`
+	// Scripts says what becomes of EVAL, EVALSHA and FCALL whose arguments or text name keys of the rule, though
+	// they declare none. Default [ScriptsRefuse].
+	Scripts Scripts `yaml:"scripts"`
 	// Wait is how long a command waits for a session that another owner holds
 	// before it is refused; 0 refuses at once. At most 60s, default 1500ms,
 	// which is below the socket timeouts of common clients: one that gives up
@@ -127,6 +146,7 @@ func Default() Rule {
 		Owner:         OwnerAuto,
 		ClientBy:      ByAddress,
 		WritesPerRead: One,
+		Scripts:       ScriptsRefuse,
 		Wait:          1500 * time.Millisecond,
 		Lease:         30 * time.Second,
 		MaxHold:       2 * time.Minute,
@@ -146,6 +166,7 @@ func New(r Rule) (*Rule, error) {
 	orDefault(&r.Owner, d.Owner)
 	orDefault(&r.ClientBy, d.ClientBy)
 	orDefault(&r.WritesPerRead, d.WritesPerRead)
+	orDefault(&r.Scripts, d.Scripts)
 	orDefault(&r.Lease, d.Lease)
 	orDefault(&r.MaxHold, d.MaxHold)
 	orDefault(&r.Idle, d.Idle)

@@ -24,7 +24,7 @@ func TestZeroOptionsTakeTheirDefaultsButWaitAndLinger(t *testing.T) {
 func TestTheDefaultsAreTheDocumentedOnes(t *testing.T) {
 	t.Parallel()
 	want := Rule{
-		Mode: "auto", Owner: "auto", ClientBy: "address", WritesPerRead: "one",
+		Mode: "auto", Owner: "auto", ClientBy: "address", WritesPerRead: "one", Scripts: "refuse",
 		Wait: 1500 * time.Millisecond, Lease: 30 * time.Second, MaxHold: 2 * time.Minute, Idle: 30 * time.Second,
 		RecordTTL: time.Hour, LockedError: "LOCKED",
 	}
