@@ -23,6 +23,9 @@ func guarding(options ...string) string {
 	if !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "mode:") }) {
 		lines = append(lines, "mode: lock")
 	}
+	if !slices.ContainsFunc(options, func(o string) bool { return strings.HasPrefix(o, "owner:") }) {
+		lines = append(lines, "owner: connection") // each connection of a test is an agent of its own
+	}
 	return strings.Join(lines, "\n    ") + "\n"
 }
 

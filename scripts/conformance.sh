@@ -140,7 +140,7 @@ rules() {
 	case $1 in
 	unguarded | shared) echo '[]' ;;
 	beside) echo '[{name: beside, prefix: "not:in:the:suite:", session: "not:in:the:suite:<session>:*"}]' ;;
-	guarded) echo '[{name: all, prefix: "", mode: lock, writes_per_read: many, idle: 50ms, wait: 5s, max_hold: 5m}]' ;;
+	guarded) echo '[{name: all, prefix: "", mode: lock, owner: connection, writes_per_read: many, idle: 50ms, wait: 5s, max_hold: 5m}]' ;;
 	esac
 }
 

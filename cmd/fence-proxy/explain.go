@@ -51,11 +51,32 @@ func explain(out io.Writer, cfg *config.Config, key string) error {
 	row("rule", "%s (prefix %q is the longest that fits)", r.Name, r.Prefix)
 	row("session", "%s", session)
 	row("mode", "%s", r.Mode)
-	row("owner", "%s", r.Owner)
+	row("owner", "%s", ownerText(r))
+	if len(r.Readers) > 0 {
+		row("readers", "%s: their reads take no session", strings.Join(r.Readers, ", "))
+	}
 	row("writes_per_read", "%s", r.WritesPerRead)
 	row("wait", "%s, then -%s", rule.Text(r.Wait), r.LockedError)
 	row("lease", "%s, renewed at a third, never past max_hold %s", rule.Text(r.Lease), rule.Text(r.MaxHold))
 	row("ends", "at the commit (linger %s), or after %s without a guarded command", rule.Text(r.Linger), rule.Text(r.Idle))
 	row("record", "%s", strings.Join(tokenstore.NewRecord(0, r.Name, session).Keys(), " "))
 	return table.Flush()
+}
+
+// ownerText says whose reads and writes belong together.
+func ownerText(r *rule.Rule) string {
+	client := "all connections with the same address, ACL user, library and name"
+	if r.ClientBy == rule.ByName {
+		client = "all connections with the same name"
+	}
+	switch r.Owner {
+	case rule.OwnerAuto:
+		return "auto: each connection; once its client turns out to pool them, " + client
+	case rule.OwnerClient:
+		return "client: " + client
+	case rule.OwnerProxy:
+		return "proxy: all clients of this proxy"
+	default:
+		return "connection: each connection"
+	}
 }

@@ -32,6 +32,7 @@ type mix struct {
 	proxies [2]*harness.Proxy
 	acked   [mixSessions]atomic.Int64
 
+	waits [2]float64
 	rates [2]series // reads and applied cycles per second, before and after the flip
 	done  [2]tally
 }
@@ -41,7 +42,7 @@ type tally struct{ reads, cycles, fenced, locked atomic.Int64 }
 
 func BenchmarkModes(b *testing.B) {
 	results := table{title: fmt.Sprintf("Modes, %d clients over two proxies on %d sessions; a cycle thinks %v", mixClients, mixSessions, mixThink)}
-	results.add("mix", "mode", "reads and cycles/s", "x lock", "x fence", "reads", "cycles", "FENCED", "LOCKED")
+	results.add("mix", "mode", "reads and cycles/s", "x lock", "x fence", "reads", "cycles", "FENCED", "LOCKED", "waited")
 	server := harness.StartRedis(b)
 	modes := []string{"lock", "fence", "auto"}
 	mixes := make([]*mix, len(modes))
@@ -59,7 +60,7 @@ func BenchmarkModes(b *testing.B) {
 		for _, m := range mixes {
 			d := &m.done[phase]
 			results.add(name, m.mode, m.rates[phase].median(), m.rates[phase].over(mixes[0].rates[phase]).median(), m.rates[phase].over(mixes[1].rates[phase]).median(),
-				d.reads.Load(), d.cycles.Load(), d.fenced.Load(), d.locked.Load())
+				d.reads.Load(), d.cycles.Load(), d.fenced.Load(), d.locked.Load(), int(m.waits[phase]))
 		}
 	}
 	for _, m := range mixes {
@@ -77,7 +78,7 @@ func newMix(b *testing.B, server *harness.Redis, mode string) *mix {
 	b.Helper()
 	m := &mix{mode: mode}
 	for i := range m.proxies {
-		m.proxies[i] = harness.StartProxy(b, harness.ProxyOptions{Redis: server, ConfigYAML: fmt.Sprintf(
+		m.proxies[i] = harness.StartProxy(b, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: fmt.Sprintf(
 			"rules:\n  - {name: %s, prefix: \"%s:\", mode: %s, owner: connection, idle: 1s, lease: 1s}\n", mode, mode, mode)})
 	}
 	for i := range mixClients {
@@ -96,6 +97,7 @@ func (m *mix) turn(b *testing.B, phase int) {
 	ctx := b.Context()
 	d := &m.done[phase]
 	before := d.reads.Load() + d.cycles.Load()
+	waited := m.waited()
 	start := time.Now()
 	var working sync.WaitGroup
 	for i, client := range m.clients {
@@ -111,6 +113,7 @@ func (m *mix) turn(b *testing.B, phase int) {
 		})
 	}
 	working.Wait()
+	m.waits[phase] += m.waited() - waited
 	m.rates[phase] = append(m.rates[phase], float64(d.reads.Load()+d.cycles.Load()-before)/time.Since(start).Seconds())
 }
 
@@ -138,6 +141,14 @@ func (m *mix) step(ctx context.Context, client *redis.Client, session int, write
 	d.cycles.Add(1)
 	m.acked[session].Add(1)
 	return nil
+}
+
+// waited is how many commands have waited for another owner so far.
+func (m *mix) waited() (n float64) {
+	for _, p := range m.proxies {
+		n += p.Metric(fmt.Sprintf("fence_proxy_waits_total{rule=%q}", m.mode))
+	}
+	return n
 }
 
 func (d *tally) refused(err error) bool {

@@ -20,6 +20,7 @@ func goRedis(protocol int) func(context.Context, string, servers) (report, error
 	g := goRedisClient{protocol}
 	return tasks{
 		"handshake": g.handshake, "use": g.use, "killed": g.killed, "refusals": g.refusals, "workers": g.workers,
+		"turns": g.turns(false), "shared turns": g.turns(true),
 	}.do
 }
 

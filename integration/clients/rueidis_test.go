@@ -24,6 +24,7 @@ func rueidisClient(protocol int) func(context.Context, string, servers) (report,
 	c := rueidisTasks{protocol}
 	return tasks{
 		"handshake": c.handshake, "use": c.use, "killed": c.killed, "refusals": c.refusals, "workers": c.workers,
+		"turns": c.turns(false), "shared turns": c.turns(true),
 	}.do
 }
 

@@ -33,6 +33,7 @@ const patience = 30 * time.Second
 const guardEveryKey = `
 rules:
   - name: all
+    owner: connection
     prefix: ""
     mode: lock
     writes_per_read: many
@@ -43,10 +44,10 @@ rules:
 
 const guardSomeKeys = `
 rules:
-  - {name: hashes, prefix: "h", mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: streams, prefix: "x", mode: fence, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: strings, prefix: "s", mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
-  - {name: lists, prefix: "l", mode: auto, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: hashes, prefix: "h", owner: connection, mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: streams, prefix: "x", owner: connection, mode: fence, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: strings, prefix: "s", owner: connection, mode: lock, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
+  - {name: lists, prefix: "l", owner: connection, mode: auto, writes_per_read: many, lease: 10m, max_hold: 10m, idle: 10m}
 `
 
 func TestUnguardedCommandsAreAnsweredAsByRedis(t *testing.T) {

@@ -22,6 +22,7 @@ var duration = flag.Duration("duration", 20*time.Second, "how long the load last
 const rules = `rules:
   - name: ctx
     prefix: "ctx:"
+    owner: connection
     wait: 300ms
     idle: 300ms
     lease: 3s

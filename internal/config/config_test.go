@@ -60,7 +60,7 @@ func TestDefaultIsAnEmbeddedStoreWithTheChatRule(t *testing.T) {
 	}
 	key := []byte("agent:ctx:s42:history")
 	r := cfg.Set.Match(key)
-	if r == nil || r.Name != "chat" || r.Mode != rule.ModeAuto || r.Owner != rule.OwnerConnection {
+	if r == nil || r.Name != "chat" || r.Mode != rule.ModeAuto || r.Owner != rule.OwnerAuto {
 		t.Fatalf("got rule %+v", r)
 	}
 	if got := string(r.AppendSession(nil, key)); got != "s42" {
@@ -101,6 +101,8 @@ rules:
     session: "agent:ctx:<session>:*"
     mode: lock
     owner: proxy
+    client_by: name
+    readers: [dashboard, "7"]
     writes_per_read: many
     wait: 0
     lease: 100ms
@@ -120,6 +122,7 @@ rules:
 	}
 	want, err := rule.Compile(rule.Rule{
 		Name: "chat", Prefix: "agent:ctx:", Session: "agent:ctx:<session>:*", Mode: rule.ModeLock, Owner: rule.OwnerProxy,
+		ClientBy: rule.ByName, Readers: []string{"dashboard", "7"},
 		WritesPerRead: rule.Many, Wait: 0, Lease: 100 * time.Millisecond, MaxHold: 90 * time.Second, Idle: 10 * time.Second,
 		Linger: 50 * time.Millisecond, RecordTTL: 2 * time.Hour, LockedError: "TRYAGAIN",
 	})

@@ -121,7 +121,11 @@ func (d *document) walk(node *yaml.Node, t reflect.Type, path string) {
 		d.walkOptions(node, t, path, line)
 	case reflect.Slice:
 		if node.Kind != yaml.SequenceNode {
-			d.refuse(line, path, "is "+kind(node)+", not a list", "begin each entry with a dash, as in - name: chat")
+			remedy := "begin each entry with a dash, as in - name: chat"
+			if t.Elem().Kind() == reflect.String {
+				remedy = "write it in brackets, as in [one, other]"
+			}
+			d.refuse(line, path, "is "+kind(node)+", not a list", remedy)
 			return
 		}
 		for i, entry := range node.Content {

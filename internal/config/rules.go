@@ -20,6 +20,12 @@ func (c *Config) addRules(d *document) []*Error {
 		broken := make(map[string]bool) // options with an error already
 		for name, f := range tagged(reflect.TypeFor[rule.Rule]()) {
 			key := join(path, name)
+			if f.Type.Kind() == reflect.Slice {
+				list, whole := d.list(key)
+				reflect.ValueOf(&r).Elem().FieldByIndex(f.Index).Set(reflect.ValueOf(list))
+				broken[name] = !whole
+				continue
+			}
 			text, ok := d.values[key]
 			if !ok {
 				_, broken[name] = d.lines[key]
@@ -64,6 +70,21 @@ func (c *Config) addRules(d *document) []*Error {
 	}
 	c.Set = set
 	return nil
+}
+
+// list returns the texts of a list, and whether each could be made out.
+func (d *document) list(key string) (list []string, whole bool) {
+	for i := 0; ; i++ {
+		entry := fmt.Sprintf("%s[%d]", key, i)
+		if _, given := d.lines[entry]; !given {
+			return list, true
+		}
+		text, ok := d.values[entry]
+		if !ok {
+			return nil, false
+		}
+		list = append(list, text)
+	}
 }
 
 // line returns the line of an option, or of the rule that lacks it.

@@ -23,8 +23,8 @@ func (m *Manager) Apart(db int, terms *rule.Rule, session []byte, id tokenstore.
 	owner := tokenstore.ApartPrefix + m.id + ":" + strconv.FormatUint(m.ids.Add(1), 36)
 	return &Sequence{
 		Record: tokenstore.NewRecord(db, own.Name, name), Rule: &own,
-		Claim: tokenstore.NewClaim(owner, id, own.Lease, own.RecordTTL),
-		gate:  make(chan struct{}, 1), apart: true, grant: grant, state: Held,
+		Claim:   tokenstore.NewClaim(owner, id, own.Lease, own.RecordTTL),
+		manager: m, gate: make(chan struct{}, 1), apart: true, grant: grant, state: Held,
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -35,7 +34,7 @@ type search struct {
 // An owner of several connections is in no circle: while one of them waits, another goes on.
 func (w *Waiter) untangle(s *Sequence) {
 	at, ok := w.m.provider.(circles)
-	if !ok || s.apart || s.Rule.Owner == rule.OwnerProxy || s.owner.Holds() == 0 {
+	if !ok || s.apart || s.Shared() || s.owner.Load().Holds() == 0 {
 		return
 	}
 	ctx, cancel := context.WithCancel(w.m.ctx)
@@ -69,7 +68,7 @@ func (f *search) run(ctx context.Context, at circles, log *slog.Logger) {
 	}
 	for {
 		circle, victim, err := at.InCircle(ctx, s.Record, s.Claim.Owner)
-		if err == nil && victim && s.owner.lingers(circle) {
+		if err == nil && victim && s.owner.Load().lingers(circle) {
 			s.Yield(circle) // nothing is lost with it
 			victim = false
 		}
@@ -96,9 +95,9 @@ func (o *Owner) lingers(c tokenstore.Circle) bool {
 // Yield gives back the session that closes a circle, for one that has left the line for this sequence's: what was read
 // of it may be written if the other does not come to it after all.
 func (s *Sequence) Yield(c tokenstore.Circle) {
-	for _, other := range s.owner.all() {
+	for _, other := range s.owner.Load().all() {
 		if other.Record.DB == c.DB && other.Record.Keys()[0] == c.Token {
-			s.owner.manager.Detach(other.lapseNow)
+			s.manager.Detach(other.lapseNow)
 		}
 	}
 }

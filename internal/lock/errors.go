@@ -18,6 +18,7 @@ const (
 	ReasonStored     Reason = "stored"     // this token was stored already
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
+	ReasonUnsure     Reason = "unsure"     // it may go back to a read that an earlier write of the same owner used up
 	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
 	ReasonRevised    Reason = "revised"    // the rules were changed since, and the key is in another session now
 	ReasonNotNewest  Reason = "not_newest" // a grant that was presented in so many words is not the newest

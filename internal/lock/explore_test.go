@@ -16,7 +16,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
-// The explorer plays every interleaving of some clients' read-modify-writes on one key with the
+// The explorer plays every interleaving of some clients' read-modify-writes on one or two sessions with the
 // misfortunes that can come between, and looks whether an update that was acknowledged is lost. A
 // begin and the read behind it are steps of their own, as they are for Redis.
 
@@ -26,8 +26,9 @@ type story struct {
 	mixed   bool // each read may look, or take the session
 	lockers int  // this many clients take it though the rule's mode is fence
 	clients int
-	updates int // each client makes
-	adds    int // atomic updates (RPUSH) that one more client makes
+	updates int  // each client makes
+	adds    int  // atomic updates (RPUSH) that one more client makes
+	both    bool // each update is made in two sessions, whose order differs from client to client
 
 	lapses   int // leases that end without a word
 	idles    int // holds that end for want of commands
@@ -35,6 +36,7 @@ type story struct {
 	overlong int // holds that reach max_hold
 	flushes  int // losses of the record
 	failures int // reads that Redis answers with an error
+	crashes  int // clients that are killed together with their proxy
 }
 
 // play is one run of a story, up to some point.
@@ -42,17 +44,20 @@ type play struct {
 	story // what is left of it
 	f     *fake
 	tasks []*task
-	value uint64 // updates in the value, one bit each
-	acked uint64 // updates that a client was told were made
+	value map[string]uint64 // by session: updates in the value, one bit each
+	acked map[string]uint64 // … that a client was told were made
 	names []string
 }
 
 // task is a client and how far it is.
 type task struct {
 	c     *client
+	turn  []string // the sessions that it reads, one after the other, and then writes
+	n     int      // how many of them it has read, or written
 	at    step
-	seen  uint64 // the value that it read
+	seen  map[string]uint64 // the values that it read
 	left  int
+	dead  bool
 	bit   uint64 // its next update
 	again int    // times it was refused
 }
@@ -85,29 +90,52 @@ func newPlay(t *testing.T, s *story) *play {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &play{story: *s, f: newFake()}
+	p := &play{story: *s, f: newFake(), value: map[string]uint64{}, acked: map[string]uint64{}}
 	w := &world{T: t, f: p.f, rule: r}
 	w.m = NewManager("proxy", p.f, slog.New(slog.DiscardHandler))
 	p.f.m = w.m
 	bit := uint64(1)
 	for i := range s.clients {
 		c := &client{world: w, owner: w.m.Owner(tokenstore.Identity{Client: fmt.Sprint(i)})}
-		p.tasks = append(p.tasks, &task{c: c, left: s.updates, bit: bit})
+		turn := []string{"s"}
+		if s.both {
+			if turn = []string{"s", "t"}; i%2 == 1 {
+				turn = []string{"t", "s"}
+			}
+		}
+		p.tasks = append(p.tasks, &task{c: c, turn: turn, seen: map[string]uint64{}, left: s.updates, bit: bit})
 		bit <<= s.updates
 	}
 	if s.adds > 0 {
 		c := &client{world: w, owner: w.m.Owner(tokenstore.Identity{Client: "adds"})}
-		p.tasks = append(p.tasks, &task{c: c, at: toAdd, left: s.adds, bit: bit})
+		p.tasks = append(p.tasks, &task{c: c, turn: []string{"s"}, seen: map[string]uint64{}, at: toAdd, left: s.adds, bit: bit})
 	}
 	return p
 }
 
 func (p *play) end() {
 	for _, k := range p.tasks {
-		if s := k.c.sequence("s"); s.timer != nil {
-			s.timer.Stop()
+		for _, s := range k.sequences() {
+			if s.timer != nil {
+				s.timer.Stop()
+			}
 		}
 	}
+}
+
+// sequences are the client's, on all sessions that it has to do with.
+func (k *task) sequences() []*Sequence {
+	all := make([]*Sequence, len(k.turn))
+	for i, session := range k.turn {
+		all[i] = k.c.sequence(session)
+	}
+	return all
+}
+
+// at returns who holds a session, and whether its proxy was killed.
+func (p *play) holder(session string) (h tokenstore.Holder, dead bool) {
+	h = p.f.holder(p.tasks[0].c.sequence(session).Record)
+	return h, slices.ContainsFunc(p.tasks, func(k *task) bool { return k.dead && k.c.owner.ID == h.Owner })
 }
 
 // actions are what can happen next.
@@ -116,10 +144,12 @@ func (p *play) actions() []action {
 	add := func(name string, do func()) { all = append(all, action{name, do}) }
 	ctx := context.Background()
 	now := time.Now()
-	record := p.tasks[0].c.sequence("s").Record
-	holder := p.f.holder(record)
 	for i, k := range p.tasks {
-		s := k.c.sequence("s")
+		if k.dead {
+			continue
+		}
+		s := k.c.sequence(k.turn[k.n])
+		holder, _ := p.holder(k.turn[k.n])
 		name := func(what string) string { return fmt.Sprintf("%d %s", i, what) }
 		free := !holder.Held() || holder.Owner == k.c.owner.ID
 		switch {
@@ -142,53 +172,87 @@ func (p *play) actions() []action {
 			}
 		case k.at == toRead:
 			add(name("reads"), func() {
-				k.seen, k.at = p.value, toWrite
+				k.seen[k.turn[k.n]] = p.value[k.turn[k.n]]
 				s.Read(1, []uint64{k1}, now)
+				if k.n++; k.n < len(k.turn) {
+					k.at = toBegin
+				} else {
+					k.n, k.at = 0, toWrite
+				}
 			})
-		case k.at == toWrite && (free || k.c.presents()):
+		case k.at == toWrite && (free || s.presents()):
 			add(name("writes"), func() {
-				err := k.c.commit("s", Write{Keys: []uint64{k1}}, func() bool { p.value = k.seen | k.bit; return true })
+				session := k.turn[k.n]
+				err := k.c.commit(session, Write{Keys: []uint64{k1}}, func() bool { p.value[session] = k.seen[session] | k.bit; return true })
 				p.settle(k, err)
 			})
 		case k.at == toAdd && free:
 			add(name("adds"), func() {
-				err := k.c.commit("s", Write{Keys: []uint64{k1}, Atomic: true}, func() bool { p.value |= k.bit; return true })
+				err := k.c.commit("s", Write{Keys: []uint64{k1}, Atomic: true}, func() bool { p.value["s"] |= k.bit; return true })
 				p.settle(k, err)
 				k.at = toAdd
 			})
 		}
-		if s.State() != Held || k.at == toRead { // the keeper keeps out of a command
-			continue
+		if p.crashes > 0 && k.left > 0 {
+			add(name("is killed"), func() { p.crashes--; k.dead = true })
 		}
-		if p.idles > 0 {
-			add(name("idles"), func() {
-				p.idles--
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.release(ctx, false)
-				s.lapse()
-			})
-		}
-		if p.renewals > 0 {
-			add(name("renews"), func() {
-				p.renewals--
-				s.renew(ctx, s.grant)
-			})
-		}
-		if p.overlong > 0 {
-			add(name("reaches max_hold"), func() {
-				p.overlong--
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.outlive(ctx, now.Add(s.Rule.MaxHold))
-			})
+		for _, s := range k.sequences() {
+			all = append(all, p.kept(i, k, s, now)...)
 		}
 	}
-	if p.lapses > 0 && holder.Held() {
-		add("the lease ends", func() { p.lapses--; p.f.lapse(record) })
+	sessions := []string{"s"}
+	if p.both {
+		sessions = append(sessions, "t")
 	}
-	if p.flushes > 0 && p.f.token(record).Grant > 0 {
-		add("the record is lost", func() { p.flushes--; p.f.forget(record) })
+	for _, session := range sessions {
+		record := p.tasks[0].c.sequence(session).Record
+		if holder, dead := p.holder(session); holder.Held() && (dead || p.lapses > 0) {
+			add("the lease on "+session+" ends", func() {
+				if !dead {
+					p.lapses--
+				}
+				p.f.lapse(record)
+			})
+		}
+		if p.flushes > 0 && p.f.token(record).Grant > 0 {
+			add("the record of "+session+" is lost", func() { p.flushes--; p.f.forget(record) })
+		}
+	}
+	return all
+}
+
+// kept is what a sequence's keeper may do.
+func (p *play) kept(i int, k *task, s *Sequence, now time.Time) []action {
+	var all []action
+	ctx := context.Background()
+	add := func(what string, do func()) {
+		all = append(all, action{fmt.Sprintf("%d %s with %s", i, what, s.Record.Session), do})
+	}
+	if s.State() != Held || k.at == toRead && s.Record.Session == k.turn[k.n] { // it keeps out of a command
+		return nil
+	}
+	if p.idles > 0 {
+		add("idles", func() {
+			p.idles--
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.release(ctx, false)
+			s.lapse()
+		})
+	}
+	if p.renewals > 0 {
+		add("renews", func() {
+			p.renewals--
+			s.renew(ctx, s.grant)
+		})
+	}
+	if p.overlong > 0 {
+		add("reaches max_hold", func() {
+			p.overlong--
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.outlive(ctx, now.Add(s.Rule.MaxHold))
+		})
 	}
 	return all
 }
@@ -202,14 +266,13 @@ func (f *fake) forget(r *tokenstore.Record) {
 }
 
 // presents reports whether a write would present a grant: it need not wait then.
-func (c *client) presents() bool {
-	s := c.sequence("s")
+func (s *Sequence) presents() bool {
 	return s.state == Held || s.state == Ended || s.state == Broken
 }
 
 // begin is how a read begins: with a hold, or with a look.
 func (k *task) begin(take bool) {
-	s := k.c.sequence("s")
+	s := k.c.sequence(k.turn[k.n])
 	now := time.Now()
 	how, expected, err := s.before(context.Background(), "get", now, take)
 	switch {
@@ -232,7 +295,7 @@ func (k *task) begin(take bool) {
 }
 
 func (k *task) refused() {
-	k.at = toBegin
+	k.at, k.n = toBegin, 0
 	if k.again++; k.again > refusals {
 		k.left = 0
 	}
@@ -244,43 +307,60 @@ func (p *play) settle(k *task, err error) {
 		k.refused()
 		return
 	}
-	p.acked |= k.bit
+	p.acked[k.turn[k.n]] |= k.bit
+	if k.n++; k.n < len(k.turn) {
+		return
+	}
 	k.bit <<= 1
 	k.left--
-	k.at, k.seen = toBegin, 0
+	k.at, k.n = toBegin, 0
+	clear(k.seen)
 }
 
 // key says all that matters for what can happen next. Grants count by their order alone.
 func (p *play) key() string {
-	record := p.tasks[0].c.sequence("s").Record
-	at := p.f.at(record)
+	var b strings.Builder
+	left := p.story
+	left.rule = rule.Rule{}
+	fmt.Fprint(&b, left, p.value, p.acked)
+	for _, session := range []string{"s", "t"} {
+		if session == "s" || p.both {
+			p.describe(&b, session)
+		}
+	}
+	for _, k := range p.tasks {
+		fmt.Fprint(&b, "|", k.at, k.n, k.seen, k.left, k.again, k.dead)
+	}
+	return b.String()
+}
+
+// describe is key for one session.
+func (p *play) describe(b *strings.Builder, session string) {
+	at := p.f.at(p.tasks[0].c.sequence(session).Record)
 	grants := []uint64{0, at.grant, at.storedFor}
 	if at.hold != nil {
 		grants = append(grants, at.hold.grant)
 	}
 	for _, k := range p.tasks {
-		grants = append(grants, k.c.sequence("s").grant, k.c.sequence("s").seen.Grant)
+		s := k.c.sequence(session)
+		grants = append(grants, s.grant, s.seen.Grant)
 	}
 	slices.Sort(grants)
 	grants = slices.Compact(grants)
 	rank := func(grant uint64) int { return slices.Index(grants, grant) }
 
-	var b strings.Builder
-	left := p.story
-	left.rule = rule.Rule{}
-	fmt.Fprint(&b, left, p.value, p.acked, rank(at.grant), rank(at.storedFor), at.storedSeq)
-	if h := p.f.holder(record); h.Held() {
-		fmt.Fprint(&b, h.Owner)
+	fmt.Fprint(b, " ", session, rank(at.grant), rank(at.storedFor), at.storedSeq)
+	if h, _ := p.holder(session); h.Held() {
+		fmt.Fprint(b, h.Owner)
 	}
 	for _, k := range p.tasks {
-		s := k.c.sequence("s")
-		fmt.Fprint(&b, "|", k.at, k.seen, k.left, k.again, s.state, rank(s.grant), s.seq, rank(s.seen.Grant), s.seen.Seq, s.pending, s.lingering, s.broken != nil)
+		s := k.c.sequence(session)
+		fmt.Fprint(b, "|", s.state, rank(s.grant), s.seq, rank(s.seen.Grant), s.seen.Seq, s.pending, s.lingering, s.broken != nil)
 		for _, r := range s.reads.keys {
-			fmt.Fprint(&b, " ", r.key, r.fresh, r.stale)
+			fmt.Fprint(b, " ", r.key, r.fresh, r.stale)
 		}
-		fmt.Fprint(&b, s.reads.commands, s.reads.stale)
+		fmt.Fprint(b, s.reads.commands, s.reads.stale)
 	}
-	return b.String()
 }
 
 // explorer visits every state of a story.
@@ -319,9 +399,11 @@ func (e *explorer) visit(choices []int) {
 		p.names = append(p.names, next.name)
 		next.do()
 	}
-	if p.acked&^p.value != 0 {
-		e.lost = strings.Join(p.names, ", ")
-		return
+	for session, acked := range p.acked {
+		if acked&^p.value[session] != 0 {
+			e.lost = strings.Join(p.names, ", ")
+			return
+		}
 	}
 	key := p.key()
 	if e.seen[key] {
@@ -342,6 +424,9 @@ var epic = flag.Bool("long", false, "explore the long stories, too")
 
 // epics are the long stories.
 var epics = map[string]*story{
+	"of two clients in two sessions, with everything": {
+		rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, both: true, clients: 2, updates: 1, lapses: 1, idles: 1, flushes: 1, crashes: 1,
+	},
 	"of clients that look or take, with everything": {
 		rule: rule.Rule{Mode: rule.ModeFence}, mixed: true, clients: 2, updates: 2, adds: 1, lapses: 1, idles: 1, flushes: 1,
 	},
@@ -378,6 +463,12 @@ func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
 		"of clients that look or take, many writes": {
 			rule: rule.Rule{Mode: rule.ModeFence, WritesPerRead: rule.Many}, mixed: true, clients: 2, updates: 1, lapses: 1,
 		},
+		"of two clients in two sessions":           {both: true, clients: 2, updates: 1, lapses: 1, crashes: 1},
+		"of two clients in two sessions, one idle": {both: true, clients: 2, updates: 1, idles: 1, overlong: 1},
+		"of two clients that look at two sessions": {
+			rule: rule.Rule{Mode: rule.ModeFence}, both: true, clients: 2, updates: 1, flushes: 1, crashes: 1,
+		},
+		"of clients that are killed":  {clients: 3, updates: 1, lapses: 1, crashes: 2},
 		"of sequences of many writes": {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, lapses: 1, idles: 1},
 	}
 	if *epic {

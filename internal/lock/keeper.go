@@ -62,7 +62,7 @@ func (s *Sequence) schedule(at time.Time) {
 
 // tick is the keeper's turn.
 func (s *Sequence) tick() {
-	s.owner.manager.Detach(s.look)
+	s.manager.Detach(s.look)
 }
 
 func (s *Sequence) look(ctx context.Context) {
@@ -115,7 +115,7 @@ func (s *Sequence) again(pause time.Duration) {
 func (s *Sequence) end(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	log := s.owner.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", s.grant)
+	log := s.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", s.grant)
 	switch {
 	case s.state != Held:
 	case now.Sub(s.since) >= s.Rule.MaxHold:
@@ -163,7 +163,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 	if s.state != Held || s.grant != grant {
 		return
 	}
-	log := s.owner.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", grant)
+	log := s.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", grant)
 	switch {
 	case err == nil:
 		s.renewed(sent, s.Claim.Lease)
@@ -184,7 +184,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 func (s *Sequence) callRenew(ctx context.Context, grant uint64, resume bool) (tokenstore.Holder, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(callTimeout, s.Claim.Lease/3))
 	defer cancel()
-	return s.owner.manager.provider.Renew(ctx, s.Record, s.Claim, grant, resume)
+	return s.manager.provider.Renew(ctx, s.Record, s.Claim, grant, resume)
 }
 
 func (s *Sequence) holds(grant uint64) bool {
@@ -202,11 +202,11 @@ func (s *Sequence) release(ctx context.Context, revoke bool) {
 	grant := s.grant
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	err := s.owner.manager.provider.Release(ctx, s.Record, s.Claim, grant, revoke)
+	err := s.manager.provider.Release(ctx, s.Record, s.Claim, grant, revoke)
 	cancel()
 	s.mu.Lock()
 	if err != nil {
-		s.owner.manager.log.Warn("hold not released, its lease will end it",
+		s.manager.log.Warn("hold not released, its lease will end it",
 			"rule", s.Record.Rule, "session", s.Record.Session, "grant", grant, "error", err)
 	}
 }
@@ -245,7 +245,7 @@ func (s *Sequence) giveBack(ctx context.Context) {
 		grant, until := s.grant, s.leaseUntil
 		s.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		err := s.owner.manager.provider.Release(call, s.Record, s.Claim, grant, false)
+		err := s.manager.provider.Release(call, s.Record, s.Claim, grant, false)
 		cancel()
 		again := err != nil && time.Now().Before(until) && rest(ctx, 100*time.Millisecond)
 		s.mu.Lock()
@@ -294,11 +294,18 @@ func (s *Sequence) lastUsed() time.Time {
 func (s *Sequence) Join(member any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.join(member)
+}
+
+func (s *Sequence) join(member any) {
 	if s.members == nil {
 		s.members = map[any]struct{}{}
 	}
 	s.members[member] = struct{}{}
 }
+
+// Shared reports whether the sequence's owner may have several connections.
+func (s *Sequence) Shared() bool { return !s.apart && s.owner.Load().shared }
 
 // Alone reports whether no other connection than member has a part in the sequence.
 func (s *Sequence) Alone(member any) bool {

@@ -21,7 +21,7 @@ const (
 	borrowed = 4
 	// patienceFirst is how long a write may be in coming as long as none has come yet; patienceLeast
 	// is the least that is learnt.
-	patienceFirst, patienceLeast = 10 * time.Second, 100 * time.Millisecond
+	patienceFirst, patienceLeast = 10 * time.Second, time.Second
 
 	maxKinds  = 1024  // of clients, per proxy
 	maxOwn    = 64    // of one owner

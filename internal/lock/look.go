@@ -16,9 +16,9 @@ func (s *Sequence) decide(command string, now time.Time) bool {
 	case rule.ModeFence, rule.ModeObserve:
 		return false
 	case rule.ModeAuto:
-		learner := &s.owner.manager.learner
+		learner := &s.manager.learner
 		var locks bool
-		s.kind, locks, s.patience = learner.locks(s.owner, s.Rule.Name, command, now)
+		s.kind, locks, s.patience = learner.locks(s.owner.Load(), s.Rule.Name, command, now)
 		locks = (locks || s.must) && !s.steps
 		learner.decided(s.Rule.Name, locks)
 		return locks
@@ -31,7 +31,7 @@ func (s *Sequence) try(command uint64, now time.Time) {
 	if s.kind == nil {
 		return
 	}
-	learner := &s.owner.manager.learner
+	learner := &s.manager.learner
 	for i, t := range s.trials {
 		if t.kind != s.kind {
 			continue
@@ -53,7 +53,7 @@ func (s *Sequence) try(command uint64, now time.Time) {
 // followed notes that a write has followed what was read. Called with mu held.
 func (s *Sequence) followed(now time.Time) {
 	for _, t := range s.trials {
-		s.owner.manager.learner.ended(t, true, now)
+		s.manager.learner.ended(t, true, now)
 	}
 	s.trials = s.trials[:0]
 }

@@ -22,14 +22,24 @@ type Owner struct {
 	ID      string
 	manager *Manager
 
+	shared      bool        // it has several connections
+	self        *Group      // whose connections it stands for; nil: not for a group's
+	interleaves atomic.Bool // several tasks were seen to share its only connection
+	gone        atomic.Bool // its connection has closed
+
 	mu        sync.Mutex
 	identity  tokenstore.Identity
 	claims    map[*rule.Rule]*tokenstore.Claim
 	sequences map[sequenceKey]*Sequence
+	held      atomic.Int64     // sessions
+	client    string           // what is learnt of it is learnt of all owners with this, too
+	kinds     map[ownKey]*kind // guarded by the learner
 
-	held   atomic.Int64     // sessions
-	client string           // what is learnt of it is learnt of all owners with this, too
-	kinds  map[ownKey]*kind // guarded by the learner
+	groups map[rule.ClientBy]*Group // that its connection belongs to
+	member any                      // its connection
+
+	paces sync.Mutex
+	pace  map[*rule.Rule]time.Duration // how long its tasks take from a read to its write, at most
 }
 
 // sequenceKey is what a record is made of: a rule that is configured anew has the records of its name.
@@ -64,14 +74,19 @@ func (o *Owner) Belongs(client string) {
 func (o *Owner) Sequence(db int, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if s := o.sequences[sequenceKey{db, r.Name, string(session)}]; s != nil {
+	return o.sequence(sequenceKey{db, r.Name, string(session)}, r)
+}
+
+// sequence is Sequence, with mu held.
+func (o *Owner) sequence(key sequenceKey, r *rule.Rule) *Sequence {
+	if s := o.sequences[key]; s != nil && s.owner.Load() == o {
 		return s
 	}
 	if len(o.sequences) >= maxSequences {
 		o.sweep(time.Now())
 	}
-	s := o.newSequence(tokenstore.NewRecord(db, r.Name, string(session)), r)
-	o.sequences[keyOf(s.Record)] = s
+	s := o.newSequence(tokenstore.NewRecord(key.db, r.Name, key.session), r)
+	o.sequences[key] = s
 	return s
 }
 
@@ -82,8 +97,23 @@ func (o *Owner) newSequence(record *tokenstore.Record, r *rule.Rule) *Sequence {
 		claim = tokenstore.NewClaim(o.ID, o.identity, r.Lease, r.RecordTTL)
 		o.claims[r] = claim
 	}
-	return &Sequence{Record: record, Claim: claim, Rule: r, owner: o, gate: make(chan struct{}, 1)}
+	s := &Sequence{
+		Record: record, Claim: claim, Rule: r,
+		manager: o.manager, group: o.groupOf(r), gate: make(chan struct{}, 1),
+	}
+	s.owner.Store(o)
+	return s
 }
+
+// peek returns the sequence on a session, nil if there is none.
+func (o *Owner) peek(key sequenceKey) *Sequence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.sequences[key]
+}
+
+// Share says that the owner has several connections.
+func (o *Owner) Share() { o.shared = true }
 
 // sweep makes room for a while: first what nobody would miss, then of the sequences that hold nothing those
 // that were used least lately. A write that comes after its sequence was forgotten counts as a blind one.
@@ -96,6 +126,10 @@ func (o *Owner) sweep(now time.Time) {
 	}
 	var old []entry
 	for key, s := range o.sequences {
+		if s.owner.Load() != o {
+			delete(o.sequences, key) // it has become a group's
+			continue
+		}
 		if !s.TryEnter() {
 			continue // somebody is inside
 		}
@@ -121,6 +155,11 @@ func (o *Owner) sweep(now time.Time) {
 // drop takes a sequence out. Whoever was about to enter it finds that out inside (Dropped).
 func (o *Owner) drop(key sequenceKey, s *Sequence) {
 	delete(o.sequences, key)
+	if g := s.group; g != nil {
+		g.mu.Lock()
+		g.remove(s)
+		g.mu.Unlock()
+	}
 	s.mu.Lock()
 	s.dropped = true
 	s.mu.Unlock()
@@ -149,6 +188,17 @@ func (o *Owner) Unwritten() bool {
 	return slices.ContainsFunc(o.all(), func(s *Sequence) bool { return s.State() != Free && s.Rule.Mode != rule.ModeObserve })
 }
 
+// Unwrites reports whether a connection has read something in the owner's sequences that it may be about to
+// write.
+func (o *Owner) Unwrites(member any) bool {
+	return slices.ContainsFunc(o.all(), func(s *Sequence) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, in := s.members[member]
+		return in && s.state != Free
+	})
+}
+
 // Leave ends a connection's part in the owner's sequences; a hold in which nobody else has a part
 // is released at once, and what was read under it may still be written. It returns without waiting
 // for the store.
@@ -162,11 +212,20 @@ func (o *Owner) Leave(member any) {
 	}
 }
 
-// Close releases all holds. It returns without waiting for the store: Manager.Close does.
+// Close releases all holds. What the connection of a group has read may still be written over another
+// one. It returns without waiting for the store: Manager.Close does.
 func (o *Owner) Close() {
+	o.gone.Store(true)
 	o.manager.forget(o)
 	for _, s := range o.all() {
-		o.manager.Detach(func(ctx context.Context) { s.close(ctx, true) })
+		o.manager.Detach(func(ctx context.Context) {
+			if s.group == nil || o.self != nil {
+				s.close(ctx, true)
+				return
+			}
+			s.close(ctx, false)
+			s.group.orphaned(s)
+		})
 	}
 }
 
@@ -175,7 +234,9 @@ func (o *Owner) all() []*Sequence {
 	defer o.mu.Unlock()
 	all := make([]*Sequence, 0, len(o.sequences))
 	for _, s := range o.sequences {
-		all = append(all, s)
+		if s.owner.Load() == o {
+			all = append(all, s)
+		}
 	}
 	return all
 }

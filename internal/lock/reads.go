@@ -23,12 +23,46 @@ type reads struct {
 	overflow, staleOverflow bool
 }
 
-// keyReads counts the reads of one key: fresh ones were made under the present grant, stale ones
-// before a write that changed what they saw.
+// keyReads counts the reads of one key by tasks: one that reads it again and again by different commands is
+// one task, the same command made twice is two.
 type keyReads struct {
-	key          uint64
-	fresh, stale int
-	at           time.Time // of the last read
+	key    uint64
+	fresh  int       // tasks that have read it under the present grant
+	stale  int       // those that have read it before a write that changed what they saw
+	at     time.Time // of the last read
+	old    time.Time // of the last one that is stale
+	rivals bool      // the stale ones' tasks are others than those that have written
+	by     []count   // of the fresh reads, by command
+}
+
+type count struct {
+	command uint64
+	n       int
+}
+
+// maxForms bounds the commands by which the reads of one key are counted.
+const maxForms = 8
+
+// read counts a read, and how many tasks have made it.
+func (k *keyReads) read(command uint64, now time.Time) {
+	k.at = now
+	at := slices.IndexFunc(k.by, func(c count) bool { return c.command == command })
+	if at < 0 && len(k.by) < maxForms {
+		k.by, at = append(k.by, count{command: command}), len(k.by)
+	}
+	if at >= 0 {
+		k.by[at].n++
+		k.fresh = max(k.fresh, k.by[at].n)
+	}
+}
+
+// age makes what is fresh stale, but for some tasks that have written.
+func (k *keyReads) age(written int) {
+	if k.fresh > written {
+		k.stale += k.fresh - written
+		k.old = k.at
+	}
+	k.fresh, k.by = 0, k.by[:0]
 }
 
 // add counts a read command of keys (both as hashes).
@@ -45,10 +79,10 @@ func (r *reads) add(command uint64, keys []uint64, now time.Time) {
 	}
 	for _, key := range keys {
 		if k := r.find(key); k != nil {
-			k.fresh++
-			k.at = now
+			k.read(command, now)
 		} else if len(r.keys) < maxKeys {
-			r.keys = append(r.keys, keyReads{key: key, fresh: 1, at: now})
+			r.keys = append(r.keys, keyReads{key: key})
+			r.keys[len(r.keys)-1].read(command, now)
 		}
 	}
 }
@@ -86,14 +120,39 @@ func (r *reads) fresh(keys []uint64) bool {
 	return false
 }
 
+// unsure reports, and uses, a fresh read of one of keys beside a stale one that may still be written, if its task
+// takes span for that: nobody can tell which of them this write goes back to.
+func (r *reads) unsure(keys []uint64, now time.Time, span time.Duration) bool {
+	for _, key := range keys {
+		if k := r.find(key); k != nil && k.fresh > 0 && k.stale > 0 && now.Sub(k.old) < span {
+			k.fresh--
+			for i := range k.by {
+				k.by[i].n = min(k.by[i].n, k.fresh)
+			}
+			return true
+		}
+	}
+	return false
+}
+
 // write uses up one read of each key; what else was read of it before is stale now.
 func (r *reads) write(keys []uint64) {
 	for _, key := range keys {
 		if k := r.find(key); k != nil && k.fresh > 0 {
-			k.stale += k.fresh - 1
-			k.fresh = 0
+			k.rivals = k.rivals && k.stale > 0 || k.fresh > 1
+			k.age(1)
 		}
 	}
+}
+
+// took is how long it took from a read of one of keys to its write now, if there is no doubt about it.
+func (r *reads) took(keys []uint64, now time.Time) (time.Duration, bool) {
+	for _, key := range keys {
+		if k := r.find(key); k != nil && k.fresh == 1 && k.stale == 0 {
+			return now.Sub(k.at), true
+		}
+	}
+	return 0, false
 }
 
 // complete ends the sequence: what it read was written.
@@ -103,8 +162,7 @@ func (r *reads) complete() { r.commands, r.overflow = r.commands[:0], false }
 // the whole session depend on them.
 func (r *reads) supersede(taint bool) {
 	for i := range r.keys {
-		r.keys[i].stale += r.keys[i].fresh
-		r.keys[i].fresh = 0
+		r.keys[i].age(0)
 	}
 	if taint {
 		r.stale = append(r.stale, r.commands...)
@@ -118,6 +176,65 @@ func (r *reads) forget(command uint64) bool {
 	is := func(c uint64) bool { return c == command }
 	r.commands, r.stale = slices.DeleteFunc(r.commands, is), slices.DeleteFunc(r.stale, is)
 	return len(r.commands)+len(r.stale) == 0 && !r.overflow && !r.staleOverflow
+}
+
+// refuse forgets what a task has read whose command was refused: one read of each key, and what the session's writes
+// depend on. What other tasks have read is stale.
+func (r *reads) refuse(keys []uint64) {
+	r.supersede(false)
+	r.stale, r.staleOverflow = r.stale[:0], false
+	r.usedUp(keys)
+	for i := range r.keys {
+		r.keys[i].rivals = r.keys[i].stale > 0
+	}
+}
+
+// merge takes in what another owner has read before; taint is as for supersede.
+func (r *reads) merge(other *reads, taint bool) {
+	other.supersede(taint)
+	r.join(other)
+}
+
+// join takes in what another owner has read.
+func (r *reads) join(other *reads) {
+	for _, k := range other.keys {
+		if mine := r.find(k.key); mine != nil {
+			mine.fresh += k.fresh
+			for _, c := range k.by { // each connection's reads are another task's
+				if at := slices.IndexFunc(mine.by, func(m count) bool { return m.command == c.command }); at >= 0 {
+					mine.by[at].n += c.n
+				} else {
+					mine.by = append(mine.by, c)
+				}
+			}
+			mine.stale += k.stale
+			mine.rivals = mine.rivals || k.rivals
+			if k.old.After(mine.old) {
+				mine.old = k.old
+			}
+			if k.at.After(mine.at) {
+				mine.at = k.at
+			}
+		} else if len(r.keys) < maxKeys {
+			r.keys = append(r.keys, k)
+		}
+	}
+	for _, command := range other.commands {
+		switch {
+		case slices.Contains(r.commands, command):
+		case len(r.commands) < maxCommands:
+			r.commands = append(r.commands, command)
+		default:
+			r.overflow = true
+		}
+	}
+	r.overflow = r.overflow || other.overflow
+	for _, command := range other.stale {
+		if !slices.Contains(r.commands, command) && !slices.Contains(r.stale, command) {
+			r.stale = append(r.stale, command)
+		}
+	}
+	r.staleOverflow = r.staleOverflow || other.staleOverflow || len(r.stale) > maxCommands
 }
 
 // expire forgets the reads that are older than age: no sequence lives that long.
@@ -135,6 +252,16 @@ func (r *reads) expire(now time.Time, age time.Duration) {
 func (r *reads) anyFresh() bool {
 	for i := range r.keys {
 		if r.keys[i].fresh > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// anyRival reports whether a read that is stale may be another task's.
+func (r *reads) anyRival() bool {
+	for i := range r.keys {
+		if r.keys[i].stale > 0 && r.keys[i].rivals {
 			return true
 		}
 	}

@@ -29,8 +29,14 @@ type Sequence struct {
 	Claim  *tokenstore.Claim
 	Rule   *rule.Rule
 
-	owner *Owner
-	gate  chan struct{} // holds one element while somebody is inside
+	manager *Manager
+	owner   atomic.Pointer[Owner] // changes when a client turns out to pool its connections (group.go)
+	group   *Group                // the client that the connection belongs to, for rules of which that may matter
+	gate    chan struct{}         // holds one element while somebody is inside
+
+	reading atomic.Bool // whoever is inside reads: the answer may have reached its client
+	lined   atomic.Bool // … and waits in line, so that it has not
+	listed  bool        // it is in group's index; under the group's mutex
 
 	waiting atomic.Int64 // how many wait at the gate
 
@@ -43,6 +49,7 @@ type Sequence struct {
 	reads   reads
 	pending bool // reads under grant that no write has followed: any write of the session depends on them
 	broken  *FencedError
+	writing []uint64 // keys of the write under way
 
 	// In mode auto:
 	kind     *kind         // of the read under way
@@ -61,6 +68,7 @@ type Sequence struct {
 	due        time.Time // when timer fires; zero: it doesn't run
 
 	apart   bool             // nobody's: see Apart
+	orphan  bool             // its connection has closed; under the group's mutex
 	dropped bool             // no longer the owner's: see Anew
 	members map[any]struct{} // connections with a part in the sequence, for owners that have several
 }
@@ -98,6 +106,7 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 		return Verify, tokenstore.Basis{Grant: s.grant}, nil
 	}
 	s.outlive(ctx, now)
+	s.writing = nil
 	switch s.state {
 	case Broken:
 		return 0, tokenstore.Basis{}, s.report()
@@ -236,6 +245,7 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 	}
 	s.outlive(ctx, now)
 	s.reads.expire(now, s.Rule.MaxHold)
+	s.writing = w.Keys
 	if s.state == Broken {
 		return Token{}, s.report()
 	}
@@ -247,7 +257,15 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 			return Token{}, s.report()
 		}
 		if s.reads.usedUp(w.Keys) {
+			s.owner.Load().interleaves.Store(true)
 			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUsedUp, Grant: s.grant}
+		}
+		if s.reads.unsure(w.Keys, now, s.span()) {
+			if !s.reads.anyFresh() {
+				s.release(ctx, false)
+				s.lapse()
+			}
+			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUnsure, Grant: s.grant}
 		}
 	}
 	s.used = now
@@ -295,6 +313,9 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 		s.renewed(sent, s.Claim.Lease)
 	}
 	if applied && s.Rule.WritesPerRead == rule.One {
+		if d, ok := s.reads.took(w.Keys, sent); ok {
+			s.paced(d)
+		}
 		s.reads.write(w.Keys)
 		s.reads.complete()
 		s.pending = false
@@ -352,7 +373,7 @@ func (s *Sequence) outlive(ctx context.Context, now time.Time) {
 func (s *Sequence) breakOff(reason Reason, newest uint64, holder tokenstore.Holder) {
 	s.broken = &FencedError{Record: s.Record, Reason: reason, Grant: s.grant, Newest: newest, Holder: holder}
 	s.setState(Broken)
-	if o := s.owner.manager.observer; o != nil {
+	if o := s.manager.observer; o != nil {
 		o.HoldBroken(s.Rule.Name, string(reason))
 	}
 }
@@ -361,7 +382,11 @@ func (s *Sequence) report() error {
 	err := s.broken
 	s.broken = nil
 	s.must = true // read again, it shall not come to this again
-	s.reads.clear()
+	if s.span() == 0 {
+		s.reads.clear()
+	} else {
+		s.reads.refuse(s.writing)
+	}
 	s.setState(Free)
 	return err
 }
@@ -372,8 +397,8 @@ func (s *Sequence) setState(state State) {
 		if state != Held {
 			n = -1
 		}
-		s.owner.manager.open(n)
-		s.owner.held.Add(n)
+		s.manager.open(n)
+		s.owner.Load().held.Add(n)
 	}
 	s.state = state
 	if state == Free {

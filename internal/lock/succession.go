@@ -15,18 +15,32 @@ func (s *Sequence) Under(r *rule.Rule, writes bool) *Sequence {
 		return s // or somebody is inside, and so under way
 	}
 	defer s.Leave()
-	o := s.owner
+	o := s.owner.Load()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if g := s.group; g != nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dropped || s.underWay() || s.state != Free && writes {
+	if s.dropped || s.underWay() || s.state != Free && writes || s.owner.Load() != o || o.sequences[s.key()] != s {
 		return s
 	}
 	next := o.newSequence(s.Record, r)
+	if next.group != s.group && s.state != Free {
+		return s // another client's, until it has nothing to remember
+	}
+	listed := s.listed
+	if listed {
+		s.group.remove(s)
+	}
 	next.inherit(s)
 	s.dropped = true
-	o.sequences[keyOf(s.Record)] = next
+	o.sequences[s.key()] = next
+	if listed && next.group == s.group {
+		next.group.add(next)
+	}
 	delete(o.claims, s.Rule)
 	return next
 }
@@ -55,14 +69,14 @@ func (o *Owner) Open(db int, r *rule.Rule, session []byte) (*Sequence, State) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open() {
+	if !s.depends() {
 		return nil, Free
 	}
 	return s, s.state
 }
 
-// open reports whether a command of the owner may depend on the sequence. Called with mu held.
-func (s *Sequence) open() bool { return s.state != Free || s.reads.tainted() }
+// depends reports whether a command of the owner may depend on the sequence. Called with mu held.
+func (s *Sequence) depends() bool { return s.state != Free || s.reads.tainted() }
 
 // HeldBefore reports whether the owner holds the session since before t.
 func (s *Sequence) HeldBefore(t time.Time) bool {
@@ -79,7 +93,7 @@ func (s *Sequence) Outdate() {
 	defer s.Leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open() && !s.underWay() {
+	if s.depends() && !s.underWay() {
 		s.breakOff(ReasonRevised, 0, tokenstore.Holder{})
 	}
 }
@@ -89,7 +103,7 @@ func (s *Sequence) Outdate() {
 func (s *Sequence) ReadElsewhere(command uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open() && !s.underWay() && s.reads.forget(command) {
+	if s.depends() && !s.underWay() && s.reads.forget(command) {
 		s.reads.clear()
 		s.setState(Free)
 	}
@@ -106,7 +120,7 @@ func (m *Manager) Open(of func(*rule.Rule) bool) bool {
 	for _, o := range owners {
 		for _, s := range o.all() {
 			s.mu.Lock()
-			open := s.open()
+			open := s.depends()
 			s.mu.Unlock()
 			if open && of(s.Rule) {
 				return true

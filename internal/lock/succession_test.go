@@ -162,9 +162,9 @@ func TestAConnectionThatLeavesEndsItsPartInASuccessor(t *testing.T) {
 
 // A field of a sequence is the new one's own, the old one's, or begins anew: what is of a hold, and the record, whose TTL may be another.
 func TestASuccessorInheritsWhatWasRead(t *testing.T) {
-	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped", "apart"}
+	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped", "apart", "manager", "group", "reading", "lined", "listed", "orphan"}
 	inherited := []string{"state", "grant", "seq", "seen", "reads", "pending", "trials", "must", "steps", "used", "members"}
-	anew := []string{"made", "kind", "patience", "vain", "broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due"}
+	anew := []string{"made", "kind", "patience", "vain", "writing", "broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due"}
 	known := slices.Concat(own, inherited, anew)
 	for i := range reflect.TypeFor[Sequence]().NumField() {
 		if name := reflect.TypeFor[Sequence]().Field(i).Name; !slices.Contains(known, name) {

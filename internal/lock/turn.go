@@ -4,6 +4,7 @@ package lock
 func (s *Sequence) TryEnter() bool {
 	select {
 	case s.gate <- struct{}{}:
+		s.Entered()
 		return true
 	default:
 		return false
@@ -11,7 +12,7 @@ func (s *Sequence) TryEnter() bool {
 }
 
 // Turn returns the channel to send to in order to enter, for callers that wait for other things
-// as well.
+// as well; they say Entered then.
 func (s *Sequence) Turn() chan<- struct{} { return s.gate }
 
 // Waiting counts who comes to wait for the turn (1) or goes (-1), and returns how many wait.
@@ -20,14 +21,33 @@ func (s *Sequence) Waiting(n int64) int64 { return s.waiting.Add(n) }
 // Anew returns the sequence to go on with for one that was entered: itself, unless its owner has
 // dropped it to make room, or had another succeed it, before it was entered.
 func (s *Sequence) Anew() *Sequence {
-	s.mu.Lock()
-	dropped := s.dropped
-	s.mu.Unlock()
-	if !dropped {
+	if !s.isDropped() {
 		return s
 	}
-	return s.owner.Sequence(s.Record.DB, s.Rule, []byte(s.Record.Session))
+	return s.owner.Load().Sequence(s.Record.DB, s.Rule, []byte(s.Record.Session))
+}
+
+func (s *Sequence) isDropped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dropped
+}
+
+// Entered notes that somebody is inside.
+func (s *Sequence) Entered() {
+	if s.group != nil {
+		s.group.list(s)
+	}
 }
 
 // Leave ends the turn.
-func (s *Sequence) Leave() { <-s.gate }
+func (s *Sequence) Leave() {
+	s.reading.Store(false)
+	if s.group != nil {
+		s.group.unlist(s)
+	}
+	<-s.gate
+	if s.group != nil {
+		s.group.stir(s)
+	}
+}

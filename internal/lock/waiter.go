@@ -104,6 +104,7 @@ func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
 	w.untangle(s)
+	s.lineUp(true)
 	m.waits.mu.Lock()
 	defer m.waits.mu.Unlock()
 	key := s.Record.Keys()[0] + strconv.Itoa(s.Record.DB)
@@ -152,6 +153,7 @@ func (w *Waiter) Unpark() (grant uint64) {
 		}
 	}
 	m.waits.mu.Unlock()
+	w.sequence.lineUp(false)
 	w.asking.Lock()
 	defer w.asking.Unlock()
 	return w.granted

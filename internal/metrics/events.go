@@ -48,6 +48,14 @@ func (m *Metrics) WaiterRefused(rule string) {
 	m.waitersRefused.Add(context.Background(), 1, with("rule", rule))
 }
 
+// Waited counts a command that waited for another owner.
+func (m *Metrics) Waited(rule string) { m.waits.Add(context.Background(), 1, with("rule", rule)) }
+
+// ClientPools counts a client that turned out to pool its connections.
+func (m *Metrics) ClientPools(rule string) {
+	m.clientsPool.Add(context.Background(), 1, with("rule", rule))
+}
+
 // Refused counts a guarded command refused with an error of this first word; rule is "" for a reserved
 // key.
 func (m *Metrics) Refused(rule, word string) {

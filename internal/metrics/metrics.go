@@ -31,6 +31,8 @@ type Metrics struct {
 	configReloads      metric.Int64Counter
 	configSuccessful   metric.Int64Gauge
 	configSuccessTime  metric.Float64Gauge
+	waits              metric.Int64Counter
+	clientsPool        metric.Int64Counter
 
 	registry *prometheus.Registry
 	provider *sdk.MeterProvider
@@ -88,6 +90,8 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 	counter(&m.recordsLost, "records_lost", "Fence records found missing while a hold depended on them: is the store evicting?", "rule")
 	counter(&m.configReloads, "config_reloads", "Configurations that were read again: success, or failure, when the one before stayed.",
 		"outcome", configSuccess, configFailure)
+	counter(&m.waits, "waits", "Guarded commands that waited for another owner.", "rule")
+	counter(&m.clientsPool, "clients_pool", "Clients that turned out to pool their connections, which are one owner since.", "rule")
 	if err != nil {
 		return err
 	}
@@ -117,6 +121,8 @@ func (m *Metrics) Rule(name string) {
 	m.waitersRefused.Add(ctx, 0, metric.WithAttributes(rule))
 	m.recordsLost.Add(ctx, 0, metric.WithAttributes(rule))
 	m.wouldRefuse.Add(ctx, 0, metric.WithAttributes(rule))
+	m.waits.Add(ctx, 0, metric.WithAttributes(rule))
+	m.clientsPool.Add(ctx, 0, metric.WithAttributes(rule))
 	for _, word := range []string{"FENCED", "LOCKED", "FENCEDOWN", "FENCEUNKNOWN", "FENCEDENIED"} {
 		m.refusals.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("error", word)))
 	}

@@ -137,7 +137,7 @@ func (c *client) putDown(sub subject) error {
 	if s == nil || s.State() != lock.Held || !s.Alone(c) {
 		return nil
 	}
-	in, err := c.enter(s, s.Rule.Wait)
+	in, err := c.enter(s, s.Rule.Wait, nil)
 	if !in || err != nil {
 		return err
 	}

@@ -49,6 +49,13 @@ func (c *client) introduce() {
 	}
 }
 
+// introduced notes the library that a client says it is, whether or not Redis is new enough to listen.
+func (c *client) introduced(args [][]byte) {
+	if len(args) == 4 && isWord(args[0], "CLIENT") && isWord(args[1], "SETINFO") && isWord(args[2], "LIB-NAME") {
+		c.state.library, c.regroup = string(args[3]), true
+	}
+}
+
 // inform passes CLIENT SETINFO, and keeps what it says.
 func (c *client) inform(req resp.Request) error {
 	x, err := c.sync(req.Raw, true)

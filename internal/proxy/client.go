@@ -12,6 +12,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/socket"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -59,7 +60,9 @@ type client struct {
 	blocking bool              // a command that may block was passed, and may not have been answered
 	tx       transaction
 	aside    *aside // the client's second upstream connection, nil until it is needed
-	joined   bool   // it has a part in sequences of the proxy's owner
+	joined   bool   // it has a part in sequences of the proxy's owner or a group's
+	groups   map[rule.ClientBy]*group
+	regroup  bool   // what tells its group has changed
 	silent   bool   // it does not hear of the present command (quiet.go)
 	skipped  bool   // … since CLIENT REPLY SKIP came before it
 	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
@@ -120,6 +123,7 @@ func (c *client) run() {
 	if c.joined {
 		c.srv.owner.Leave(c)
 	}
+	c.leaveGroups()
 }
 
 // commands handles the client's commands, one after the other, until it leaves.
@@ -263,6 +267,7 @@ func fatal(err error) bool {
 // connection are waited for.
 func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	name := ""
+	c.introduced(req.Args)
 	switch {
 	case cmd != nil && cmd.Fits(len(req.Args)):
 		name = cmd.Name
@@ -473,7 +478,7 @@ func (c *client) identity() tokenstore.Identity {
 }
 
 // label says of which client the connection is one, for what mode auto learns.
-func (c *client) label() string { return c.state.login.User() + "/" + c.state.name }
+func (c *client) label() string { return c.user() + "/" + c.state.library + "/" + c.state.name }
 
 func (c *client) address() string {
 	if a := c.nc.RemoteAddr().String(); a != "" && a != "@" {

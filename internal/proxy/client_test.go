@@ -31,7 +31,7 @@ const patience = 30 * time.Second
 func rules(t *testing.T) *rule.Set {
 	t.Helper()
 	return ruled(t,
-		rule.Rule{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience},
+		rule.Rule{Name: "chat", Prefix: "agent:", Session: "agent:<session>:*", Mode: rule.ModeLock, Wait: patience, Owner: rule.OwnerConnection},
 		rule.Rule{Name: "free", Prefix: "agent:free:", Mode: rule.ModePass},
 		rule.Rule{Name: "team", Prefix: "shared:", Mode: rule.ModeLock, Owner: rule.OwnerProxy})
 }
@@ -41,6 +41,9 @@ func ruled(t *testing.T, rules ...rule.Rule) *rule.Set {
 	t.Helper()
 	var all []*rule.Rule
 	for i := range rules {
+		if rules[i].Owner == "" {
+			rules[i].Owner = rule.OwnerConnection
+		}
 		compiled, err := rule.New(rules[i])
 		if err != nil {
 			t.Fatal(err)

@@ -110,6 +110,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "the hold reached max_hold and was ended"
 	case lock.ReasonUsedUp:
 		why = "an earlier write of the same owner used up the read"
+	case lock.ReasonUnsure:
+		why = "another task of the same owner read the key before its last write, and this write can't be told from that task's"
 	case lock.ReasonUpstream:
 		why = "the connection to the upstream Redis broke since the session was read"
 	case lock.ReasonRevised:

@@ -56,6 +56,11 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 			`FENCED rule "chat" session "s42": nothing was written: an earlier write of the same owner used up the read (grant 1600). Read again, then write.`,
 		},
 		{
+			fenced(lock.ReasonUnsure),
+			`FENCED rule "chat" session "s42": nothing was written: another task of the same owner read the key before its last write, ` +
+				`and this write can't be told from that task's (grant 1600). Read again, then write.`,
+		},
+		{
 			&lock.LockedError{Record: record, Holder: tokenstore.Holder{}, Word: "LOCKED", Waiting: 1000},
 			`LOCKED rule "chat" session "s42" is held by another owner, and 1000 wait for it, as many as limits.waiters allows. ` +
 				`Nothing was written; try again later.`,

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
-	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -42,6 +41,23 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 		return err
 	}
 	start := time.Now()
+	for {
+		err := c.attempt(p, b, start, run)
+		var kin *kinError
+		if !errors.As(err, &kin) {
+			return err
+		}
+		if err := c.together(kin, start); err != nil {
+			return err
+		}
+	}
+}
+
+// attempt runs a command inside its sequences. A *kinError says that they have to be looked for again.
+func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, time.Time) error) error {
+	if err := c.whose(p, b, start); err != nil {
+		return err
+	}
 	for i := range p.parts {
 		if err := c.turn(&p.parts[i], start); err != nil {
 			leave(p.parts[:i])
@@ -49,6 +65,11 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 		}
 	}
 	defer leave(p.parts)
+	if !p.writes || p.reads || b.tx != nil {
+		for i := range p.parts {
+			p.parts[i].sequence.Reads()
+		}
+	}
 	err := run(p, b, start)
 	if err != nil {
 		giveUp(p.parts)
@@ -102,18 +123,30 @@ func (c *client) prove(b body) (refusal []byte, err error) {
 // inside.
 func (c *client) turn(q *part, start time.Time) error {
 	for {
-		s := q.sequence
-		in, err := c.enter(s, s.Rule.Wait-time.Since(start))
-		switch {
+		s, stirred := q.sequence.Present()
+		q.sequence = s
+		left := s.Rule.Wait - time.Since(start)
+		switch in, err := c.enter(s, left, stirred); {
+		case errors.Is(err, errStirred):
+			continue
 		case err != nil:
 			return err
 		case !in:
 			return c.locked(s, tokenstore.Holder{}, start)
 		}
-		if q.sequence = s.Anew(); q.sequence == s {
+		settled, stirred := s.Settle()
+		if settled {
 			return nil
 		}
 		s.Leave()
+		if stirred == nil {
+			continue
+		}
+		if over, err := c.pause(stirred, left); err != nil {
+			return err
+		} else if over {
+			return c.locked(s, tokenstore.Holder{}, start)
+		}
 	}
 }
 
@@ -161,9 +194,9 @@ func (c *client) roundTripOn(up *upstream.Conn, x *upstream.Exchange, block []by
 // commandHash tells read commands apart.
 func commandHash(raw []byte) uint64 { return maphash.Bytes(hashSeed, raw) }
 
-// join notes the client's part in a sequence of the proxy's owner.
+// join notes the client's part in a sequence of an owner with several connections.
 func (c *client) join(s *lock.Sequence) {
-	if s.Rule.Owner == rule.OwnerProxy {
+	if s.Shared() {
 		s.Join(c)
 		c.joined = true
 	}

@@ -260,14 +260,3 @@ func (c *client) breakHold(key []byte) error {
 	}
 	return c.local(resp.AppendInt(nil, number(broken)))
 }
-
-// user is as whom the client has logged in itself.
-func (c *client) user() string {
-	switch len(c.state.login) {
-	case 0:
-		return "the proxy's"
-	case 1:
-		return "default"
-	}
-	return c.state.login[0]
-}

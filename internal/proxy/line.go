@@ -20,6 +20,7 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 	case s.Rule.Wait == 0:
 		return c.locked(s, b.Holder, start)
 	}
+	c.srv.metrics.Waited(s.Rule.Name)
 	c.waiter.Park(s, expected, b.LeaseLeft)
 	c.inLine, c.wayGiven = at, 0
 	woken, err := c.queue(s.Rule.Wait - time.Since(start))
@@ -84,6 +85,7 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 
 // waitAtStore sends a block that waits at the store first.
 func (c *client) waitAtStore(s *lock.Sequence, p park) error {
+	c.srv.metrics.Waited(s.Rule.Name)
 	c.waiter.Park(s, c.asks[0].expected, p.lease)
 	c.blocks = true
 	c.inLine, c.wayGiven = place{sequence: s}, 0

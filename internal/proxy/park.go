@@ -63,8 +63,12 @@ func (c *client) await(x *upstream.Exchange) error {
 	}
 }
 
-// enter waits for the client's turn on a sequence. It reports false when left is over.
-func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
+// errStirred says that there may be another sequence to enter.
+var errStirred = errors.New("the client's sequences on the session have changed")
+
+// enter waits for the client's turn on a sequence. It reports false when left is over, and errStirred when
+// that channel closes before.
+func (c *client) enter(s *lock.Sequence, left time.Duration, stirred <-chan struct{}) (bool, error) {
 	if s.TryEnter() {
 		return true, nil
 	}
@@ -82,7 +86,10 @@ func (c *client) enter(s *lock.Sequence, left time.Duration) (bool, error) {
 	defer c.timer.Stop()
 	select {
 	case s.Turn() <- struct{}{}:
+		s.Entered()
 		return true, nil
+	case <-stirred:
+		return false, errStirred
 	case <-c.timer.C:
 		return false, nil
 	case <-w.gone:

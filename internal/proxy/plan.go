@@ -19,6 +19,7 @@ type part struct {
 	keys     []uint64 // of the session, as hashes
 	taken    bool     // the session was taken by this very command
 	birth    int      // of its rule (rules.go)
+	lone     bool     // it writes what its connection has not read, though the client may pool
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
@@ -33,6 +34,7 @@ type plan struct {
 	writes bool
 	atomic bool
 	reads  bool // besides: it is a write whose reply the client goes on from
+	looks  bool // the client is among the readers of one of its rules
 }
 
 // hashSeed makes key and command hashes; they never leave the process.
@@ -98,9 +100,11 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	switch reading, atomic := isReading(cmd, args); {
 	case p.writes && !guarded: // COPY from a guarded key to another: a read that must not be sent in vain
 		p.read()
+	case reading && atomic && p.looks:
+		p.atomic = true
 	case reading && atomic:
 		p.read()
-	case reading:
+	case reading && !p.looks:
 		p.reads = true
 	default:
 		_, p.atomic = atomics[cmd.Name]
@@ -157,14 +161,6 @@ func (p *plan) place(s *lock.Sequence, birth int) int {
 		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
 	})
 	return at
-}
-
-// ownerOf returns the owner that the client's commands under a rule belong to.
-func (c *client) ownerOf(r *rule.Rule) *lock.Owner {
-	if r.Owner == rule.OwnerProxy {
-		return c.srv.owner
-	}
-	return c.owner
 }
 
 // guardedBy returns the rule that guards a key, or only observes it; nil if none does.

@@ -67,6 +67,9 @@ func (c *client) read(p plan, b body, start time.Time) error {
 		case held >= 0:
 			stepBack(p.parts[held+1:]) // who waits holds no session behind: no two wait for each other
 			s, a := p.parts[held].sequence, &c.asks[held]
+			if err := c.heldByKin(&p.parts[held], a.begin); err != nil {
+				return err
+			}
 			if a.aside && s.StepAside() {
 				continue
 			}

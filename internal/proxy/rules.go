@@ -171,8 +171,13 @@ func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {
 	if p.aged = len(p.rules.former) > 0; p.aged {
 		guarded = c.placeBefore(p, r, key, writes)
 	}
-	if !r.Guards() {
+	switch {
+	case !r.Guards():
 		return guarded
+	case c.onlyLooks(r):
+		if p.looks = true; !writes {
+			return guarded
+		}
 	}
 	c.session = r.AppendSession(c.session[:0], key)
 	p.add(c.ownerOf(r).Sequence(c.state.db, r, c.session).Under(r, writes), key, p.rules.births[r])
@@ -185,7 +190,7 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 	for i := range p.rules.former {
 		f := &p.rules.former[i]
 		old := f.set.Match(key)
-		if !slices.Contains(f.moved, old) {
+		if !slices.Contains(f.moved, old) || !writes && c.onlyLooks(old) {
 			continue
 		}
 		owner := c.ownerOf(old)

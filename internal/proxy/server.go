@@ -54,6 +54,7 @@ type Server struct {
 	shares   *shares     // of clients that have not logged in themselves
 	logins   logins
 	buffers  upstream.Buffers // of clients' own upstream connections
+	groups   groups
 	commands commands
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away
@@ -79,6 +80,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
 	}
 	s.limits.Store(&o.Limits)
+	s.owner.Share()
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {
 		return nil, fmt.Errorf("learn the upstream's commands: %w", err)

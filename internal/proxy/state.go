@@ -25,6 +25,7 @@ type state struct {
 	proved   bool           // Redis lets its user WATCH, MULTI and EXEC
 	known    bool           // the id of its upstream connection is known, or who ended it may be
 	info     [][]byte       // CLIENT SETINFO, as it came
+	library  string         // its LIB-NAME
 	quiet    quiet          // CLIENT REPLY
 	caching  []byte         // CLIENT CACHING, for the next command
 
@@ -278,9 +279,9 @@ func (c *client) renamed(name string, req resp.Request) error {
 	}
 	switch name {
 	case "reset":
-		alone, info := c.state.alone, c.state.info
+		alone, info, library := c.state.alone, c.state.info, c.state.library
 		c.state = newState(0)
-		c.state.alone, c.state.info = alone, info
+		c.state.alone, c.state.info, c.state.library = alone, info, library
 		clear(c.grants)
 		c.loggedIn(upstream.Login{})
 		c.watched.gone()
@@ -291,12 +292,13 @@ func (c *client) renamed(name string, req resp.Request) error {
 	}
 	c.owner.Identify(c.identity())
 	c.owner.Belongs(c.label())
+	c.regroup = true
 	return nil
 }
 
 // greeted notes what a HELLO that was carried out has changed.
 func (c *client) greeted(args [][]byte, proto int) {
-	c.state.proto = proto
+	c.state.proto, c.regroup = proto, true
 	for i, a := range args {
 		if i > 1 && i+2 < len(args) && isWord(a, "AUTH") {
 			c.loggedIn(login(args[i+1 : i+3]))
@@ -334,7 +336,7 @@ func login(args [][]byte) upstream.Login {
 
 // loggedIn notes that the client's own connection is somebody else's now.
 func (c *client) loggedIn(as upstream.Login) {
-	c.state.login, c.state.proved = as, false
+	c.state.login, c.state.proved, c.regroup = as, false, true
 	c.owner.Belongs(c.label())
 	c.dropAside()
 	c.srv.logins.leave(c.shares)

@@ -243,6 +243,9 @@ func (c *client) refused(p plan, b body, start time.Time) error {
 			if b.now {
 				return errNotNow
 			}
+			if err := q.kin(check.Holder); err != nil {
+				return err
+			}
 			stepBack(p.parts[i+1:]) // as a read does
 			if err := c.take(q.sequence, start); err != nil {
 				return err

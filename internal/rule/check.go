@@ -68,7 +68,10 @@ func (r *Rule) check() error {
 	word("mode", string(r.Mode), "a mode",
 		[]string{string(ModeLock), string(ModeFence), string(ModeAuto), string(ModeObserve), string(ModePass)}, nil)
 	word("owner", string(r.Owner), "an owner",
-		[]string{string(OwnerConnection), string(OwnerProxy)}, []string{"client", "auto"})
+		[]string{string(OwnerAuto), string(OwnerConnection), string(OwnerClient), string(OwnerProxy)}, nil)
+	word("client_by", string(r.ClientBy), "known",
+		[]string{string(ByAddress), string(ByName)}, nil)
+	r.checkReaders(refuse)
 	word("writes_per_read", string(r.WritesPerRead), "known",
 		[]string{string(One), string(Many)}, nil)
 
@@ -83,6 +86,17 @@ func (r *Rule) check() error {
 		refuse("locked_error", "write LOCKED or TRYAGAIN", "%q tells clients something else", r.LockedError)
 	}
 	return errors.Join(errs...)
+}
+
+func (r *Rule) checkReaders(refuse func(field, remedy, problem string, args ...any)) {
+	for i, name := range r.Readers {
+		switch {
+		case name == "" || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+			refuse("readers", "write an ACL user or a client's name", "%q can be neither a user nor a client's name", name)
+		case slices.Contains(r.Readers[:i], name):
+			refuse("readers", "remove one", "%q is given twice", name)
+		}
+	}
 }
 
 func (r *Rule) checkTimes(refuse func(field, remedy, problem string, args ...any)) {

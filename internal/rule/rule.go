@@ -29,10 +29,28 @@ const (
 type Owner string
 
 const (
-	// OwnerConnection makes each client connection an owner. The default.
+	// OwnerAuto makes each client connection an owner, until its client turns out
+	// to pool its connections; then it is as OwnerClient. The default.
+	OwnerAuto Owner = "auto"
+	// OwnerConnection makes each client connection an owner.
 	OwnerConnection Owner = "connection"
+	// OwnerClient makes all connections of one client an owner; ClientBy says
+	// which they are.
+	OwnerClient Owner = "client"
 	// OwnerProxy makes everything behind this proxy one owner.
 	OwnerProxy Owner = "proxy"
+)
+
+// ClientBy says which connections are one client's.
+type ClientBy string
+
+const (
+	// ByAddress takes connections with the same peer address, ACL user and
+	// library for one client's. The default.
+	ByAddress ClientBy = "address"
+	// ByName takes connections with the same name (CLIENT SETNAME) for one
+	// client's; those without a name are told apart as by address.
+	ByName ClientBy = "name"
 )
 
 // WritesPerRead says whether a write uses up the reads before it.
@@ -60,8 +78,16 @@ type Rule struct {
 	// Mode says what the rule does. Default [ModeAuto].
 	Mode Mode `yaml:"mode"`
 	// Owner says whose reads and writes belong together. Default
-	// [OwnerConnection].
+	// [OwnerAuto].
 	Owner Owner `yaml:"owner"`
+	// ClientBy says which connections are one client's, where Owner asks for
+	// that. Default [ByAddress].
+	ClientBy ClientBy `yaml:"client_by"`
+	// Readers are the ACL users, or names (CLIENT SETNAME), of clients whose
+	// reads take no session and begin no sequence; their writes are guarded as
+	// those of others that read nothing. "default" is whoever has not logged in
+	// otherwise. Default none.
+	Readers []string `yaml:"readers"`
 	// WritesPerRead says whether a write uses up the reads before it. Default
 	// [One].
 	WritesPerRead WritesPerRead `yaml:"writes_per_read"`
@@ -98,7 +124,8 @@ type Rule struct {
 func Default() Rule {
 	return Rule{
 		Mode:          ModeAuto,
-		Owner:         OwnerConnection,
+		Owner:         OwnerAuto,
+		ClientBy:      ByAddress,
 		WritesPerRead: One,
 		Wait:          1500 * time.Millisecond,
 		Lease:         30 * time.Second,
@@ -117,6 +144,7 @@ func New(r Rule) (*Rule, error) {
 	d := Default()
 	orDefault(&r.Mode, d.Mode)
 	orDefault(&r.Owner, d.Owner)
+	orDefault(&r.ClientBy, d.ClientBy)
 	orDefault(&r.WritesPerRead, d.WritesPerRead)
 	orDefault(&r.Lease, d.Lease)
 	orDefault(&r.MaxHold, d.MaxHold)

@@ -24,7 +24,7 @@ func TestZeroOptionsTakeTheirDefaultsButWaitAndLinger(t *testing.T) {
 func TestTheDefaultsAreTheDocumentedOnes(t *testing.T) {
 	t.Parallel()
 	want := Rule{
-		Mode: "auto", Owner: "connection", WritesPerRead: "one",
+		Mode: "auto", Owner: "auto", ClientBy: "address", WritesPerRead: "one",
 		Wait: 1500 * time.Millisecond, Lease: 30 * time.Second, MaxHold: 2 * time.Minute, Idle: 30 * time.Second,
 		RecordTTL: time.Hour, LockedError: "LOCKED",
 	}
@@ -54,8 +54,11 @@ func TestCompileRefusesWithTheFieldAndARemedy(t *testing.T) {
 		{"a capture before a star", func(r *Rule) { r.Session = "agent:ctx:<a>*" }, `session: "agent:ctx:<a>*" has two wildcards side by side, so that nothing says where the first one ends: put literal text between them`},
 		{"a last backslash", func(r *Rule) { r.Session = `agent:ctx:<a>\` }, `session: "agent:ctx:<a>\\" ends in a backslash: write \\ for a literal backslash`},
 		{"an unknown mode", func(r *Rule) { r.Mode = "lok" }, `mode: "lok" is not a mode: write lock, fence, auto, observe or pass`},
-		{"an unknown owner", func(r *Rule) { r.Owner = "pod" }, `owner: "pod" is not an owner: write connection or proxy`},
-		{"a later owner", func(r *Rule) { r.Owner = "client" }, `owner: "client" is not supported yet: write connection or proxy`},
+		{"an unknown owner", func(r *Rule) { r.Owner = "pod" }, `owner: "pod" is not an owner: write auto, connection, client or proxy`},
+		{"an unknown way to tell clients", func(r *Rule) { r.ClientBy = "pod" }, `client_by: "pod" is not known: write address or name`},
+		{"a reader without a name", func(r *Rule) { r.Readers = []string{"a", ""} }, `readers: "" can be neither a user nor a client's name: write an ACL user or a client's name`},
+		{"a reader that can't be", func(r *Rule) { r.Readers = []string{"a b"} }, `readers: "a b" can be neither a user nor a client's name: write an ACL user or a client's name`},
+		{"a reader given twice", func(r *Rule) { r.Readers = []string{"a", "b", "a"} }, `readers: "a" is given twice: remove one`},
 		{"unknown writes", func(r *Rule) { r.WritesPerRead = "two" }, `writes_per_read: "two" is not known: write one or many`},
 		{"a negative wait", func(r *Rule) { r.Wait = -time.Second }, `wait: -1s is negative: write 0s to refuse at once, or a time such as 1500ms`},
 		{"a wait over a minute", func(r *Rule) { r.Wait = 61 * time.Second }, `wait: 1m1s is longer than any client waits for a reply: write 60s or less, and less than the clients' socket timeout`},

@@ -24,17 +24,6 @@ type Endpoint struct {
 // Login is as whom to log in: the arguments of AUTH. Nil is the URL's user, an empty one nobody.
 type Login []string
 
-// User is the name of the user who logs in, "" without one.
-func (l Login) User() string {
-	switch len(l) {
-	case 0:
-		return ""
-	case 1: // AUTH with a password alone
-		return "default"
-	}
-	return l[0]
-}
-
 // Dial connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
 func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
 	return e.DialAs(ctx, nil, db, proto)

@@ -197,4 +197,9 @@ async function shared() {
   });
 }
 
-await r.run({ handshake, use, killed, refusals, workers, shared });
+const turns = (options) => r.step('turns', () => r.turns(connect(), 'ioredis', options));
+
+await r.run({
+  handshake, use, killed, refusals, workers, shared,
+  turns: () => turns({}), 'shared turns': () => turns({ shared: true }),
+});

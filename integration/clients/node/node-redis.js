@@ -230,4 +230,11 @@ async function shared() {
   });
 }
 
-await r.run({ handshake, use, killed, refusals, workers, shared });
+const turns = (client, options) =>
+  r.step('turns', async () => r.turns(await client, `node-redis RESP${RESP}`, options));
+
+await r.run({
+  handshake, use, killed, refusals, workers, shared,
+  turns: () => turns(connect(), {}), 'shared turns': () => turns(connect(), { shared: true }),
+  'pooled turns': () => turns(openPool(16), {}), 'pooled shared turns': () => turns(openPool(16), { shared: true }),
+});

@@ -47,6 +47,29 @@ export function connections(list) {
     .filter((connection) => connection.name === 'worker-1');
 }
 
+// turns are those of 16 tasks, each a read, a moment's thought and a write, which counts the task's turns in a
+// document. Without a document of its own, a task shares one with others, and does it again when it is refused.
+export async function turns(client, name, { shared }) {
+  const acknowledged = {};
+  const refusals = [];
+  await Promise.all(range(16).map(async (i) => {
+    const key = shared ? `turn:shared ${i % 8}` : `turn:${name} ${i}`;
+    const task = `${name} ${port} ${i}`;
+    for (let n = 0; n < (shared ? 62 : 125); ) {
+      try {
+        const doc = JSON.parse((await client.get(key)) ?? '{}');
+        doc[task] = (doc[task] ?? 0) + 1;
+        await sleep(1 + ((i + n) % 5));
+        await client.set(key, JSON.stringify(doc));
+        acknowledged[task] = ++n;
+      } catch (e) {
+        if (!/^(FENCED|LOCKED) /.test(e.message) || refusals.push(e.message) > 100_000) throw e;
+      }
+    }
+  }));
+  return [acknowledged, shared ? refusals.length > 0 : refusals];
+}
+
 export const range = (n) => [...Array(n).keys()];
 
 export const everyByte = Buffer.from(range(256));

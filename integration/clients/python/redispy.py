@@ -261,5 +261,49 @@ def workers():
         return failed
 
 
-{"handshake": handshake, "use": use, "killed": killed, "refusals": refusals, "workers": workers}[TASK]()
+def turns(shared=False):
+    """As turns in node/report.js, by threads that share a pool."""
+    client = connect()
+    acknowledged, refusals, failed = {}, [], []
+
+    def work(i):
+        key = f"turn:shared {i % 8}" if shared else f"turn:redis-py {i}"
+        task = f"redis-py {PORT} {i}"
+        n = 0
+        while n < (62 if shared else 125):
+            try:
+                doc = json.loads(client.get(key) or "{}")
+                doc[task] = doc.get(task, 0) + 1
+                time.sleep((1 + (i + n) % 5) / 1000)
+                client.set(key, json.dumps(doc))
+                n += 1
+                acknowledged[task] = n
+            except redis.ResponseError as e:
+                if not str(e).startswith(("FENCED ", "LOCKED ")):
+                    raise
+                refusals.append(str(e))
+
+    def watched(i):
+        try:
+            work(i)
+        except Exception as e:  # into the report, not onto the terminal
+            failed.append(f"{type(e).__name__}: {e}")
+
+    @step
+    def turns():
+        all = [threading.Thread(target=watched, args=[i]) for i in range(16)]
+        for worker in all:
+            worker.start()
+        for worker in all:
+            worker.join()
+        if failed:
+            raise RuntimeError(failed)
+        return [acknowledged, len(refusals) > 0 if shared else refusals]
+
+
+def shared_turns():
+    turns(shared=True)
+
+
+{"turns": turns, "shared turns": shared_turns, "handshake": handshake, "use": use, "killed": killed, "refusals": refusals, "workers": workers}[TASK]()
 json.dump(report, sys.stdout)

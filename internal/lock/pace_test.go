@@ -1,0 +1,90 @@
+package lock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+)
+
+// pooled is a client with two connections that are one owner.
+func (w *world) pooled() (a, b *client) {
+	a = w.client("a")
+	a.owner = w.m.Group(a.owner.identity).Owner()
+	b = a.sharing()
+	return a, b
+}
+
+func TestAWriteThatMayBeAStaleTasksIsRefusedWhileThatMayCome(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock, Idle: time.Minute}, func(w *world) {
+		a, b := w.pooled()
+		w.did(a.read("quick", k1))
+		w.pass(time.Second)
+		w.did(a.write("quick", k1)) // a task takes a second, and may take four
+		w.did(a.read("s", k1))
+		w.did(b.read("s", k1))
+		w.did(a.write("s", k1))
+		w.pass(4*time.Second - 1)
+		w.did(a.read("s", k1))
+		w.fenced(a.write("s", k1), ReasonUnsure)
+		a.nobodyHolds("s")
+		w.did(a.read("s", k1))
+		w.pass(1)
+		w.did(a.write("s", k1))
+		w.fenced(b.write("s", k1), ReasonUsedUp)
+	})
+}
+
+func TestAsManyWritesAsReadsLeaveNoDoubt(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
+		a, b := w.pooled()
+		for range 3 {
+			w.did(a.read("s", k1))
+			w.did(b.read("s", k1))
+			w.did(a.write("s", k1))
+			w.fenced(b.write("s", k1), ReasonUsedUp)
+		}
+	})
+}
+
+func TestAConnectionByItselfIsOneTaskUntilTwoWereSeen(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
+		a := w.client("a")
+		w.did(a.read("s", k1))
+		w.did(a.read("s", k1)) // to look again before it writes
+		w.did(a.write("s", k1))
+		w.did(a.read("s", k1))
+		w.did(a.write("s", k1))
+		w.fenced(a.write("s", k1), ReasonUsedUp) // nobody writes twice what he has read
+		w.did(a.read("s", k1))
+		w.did(a.read("s", k1))
+		w.did(a.write("s", k1))
+		w.did(a.read("s", k1))
+		w.fenced(a.write("s", k1), ReasonUnsure)
+	})
+}
+
+func TestARefusalForgetsOneTasksReadsOnly(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
+		a, b := w.pooled()
+		w.did(a.read("s", k1))
+		w.did(b.read("s", k1))
+		w.f.lapse(a.sequence("s").Record)
+		w.elsewhere("s")
+		w.fenced(a.write("s", k1), ReasonSuperseded)
+		w.fenced(b.write("s", k1), ReasonUsedUp)
+		w.did(b.write("s", k1))
+	})
+}
+
+func TestSeveralCommandsThatReadAKeyAreOneTask(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock}, func(w *world) {
+		a, _ := w.pooled()
+		for range 2 {
+			w.did(a.readBy("s", 10, k1))
+			w.did(a.readBy("s", 11, k1))
+			w.did(a.write("s", k1))
+		}
+		w.did(a.write("s", k1))
+	})
+}
