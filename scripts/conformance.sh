@@ -27,7 +27,7 @@
 # (replication, persistence, shutdown …), and without its slow tests. The unpacked copy
 # is changed in five places, none of them an assertion:
 #
-#   - A client that does not wait for its reply pauses for 25 ms after a command that
+#   - A client that does not wait for its reply pauses for 10 ms after a command that
 #     blocks, subscribes, executes a transaction or is about clients. The suite takes it for
 #     granted that Redis has read such a command before the next one of another
 #     connection. With anything in between, even a plain TCP relay, that is a race.
@@ -187,7 +187,7 @@ unpack() {
 	ln -s "$(command -v redis-cli)" "$(command -v redis-benchmark)" "$suite/src/"
 
 	local racing='b[lrz]|xread|wait|p?subscribe|ssubscribe|[ps]?unsubscribe|exec|client|monitor'
-	change support/redis.tcl '/^proc ::redis::__dispatch__raw__ /,/^}/ s/^        if \{!\$deferred\} \{$/        if {$deferred \&\& [regexp -nocase {^('"$racing"')} $method]} { after 25 }\n&/'
+	change support/redis.tcl '/^proc ::redis::__dispatch__raw__ /,/^}/ s/^        if \{!\$deferred\} \{$/        if {$deferred \&\& [regexp -nocase {^('"$racing"')} $method]} { after 10 }\n&/'
 	local stale='$errorcode \&\& [string match "FENCED *" $retval] \&\& !$::redis::deferred($id) \&\& $method ne "read"'
 	change support/redis.tcl '/^proc ::redis::__dispatch__ /,/^}/ s/^    (set errorcode .*)$/&\n    for {set n 0} {$n < 3 \&\& '"$stale"'} {incr n} { \1 }/'
 	change support/test.tcl '/^proc test /,/^}/ s/^    set ::cur_test \$prev_test$/    if {$::num_failed > $failed_before} { catch { reconnect; r client unpause; r replicaof no one; r config set maxmemory 0 min-replicas-to-write 0 } }\n&/'
