@@ -61,6 +61,13 @@ func (all *groups) join(m *lock.Manager, key groupKey, id tokenstore.Identity) *
 	return g
 }
 
+// count returns how many connections a group has.
+func (all *groups) count(g *group) int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return g.members
+}
+
 // leave ends a connection's part in its group. Groups that were left longer ago than age are forgotten.
 func (all *groups) leave(g *group, c *client, age time.Duration) {
 	g.locks.Owner().Leave(c)
@@ -231,7 +238,7 @@ func (c *client) pools(g *group, s *lock.Sequence) {
 	}
 	c.srv.metrics.ClientPools(s.Rule.Name)
 	c.srv.log.Info("client pools its connections: from now on they are one owner", "client", c.host(), "user", c.user(),
-		"library", c.state.library, "name", c.state.name, "connections", g.members, "rule", s.Rule.Name)
+		"library", c.state.library, "name", c.state.name, "connections", c.srv.groups.count(g), "rule", s.Rule.Name)
 }
 
 // pause waits for a channel to close. It reports whether left is over.

@@ -101,6 +101,9 @@ func (s *Server) Serve(l net.Listener) error {
 	defer s.watchRules()()
 	s.mu.Lock()
 	s.listener = l
+	if s.draining.Load() { // Shutdown came first
+		_ = l.Close()
+	}
 	s.mu.Unlock()
 	for {
 		nc, err := l.Accept()
