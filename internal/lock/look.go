@@ -111,3 +111,11 @@ func (s *Sequence) Looked(t tokenstore.Token, made bool, now time.Time) {
 	s.used = now
 	s.setState(Seen)
 }
+
+// ReadOnly reports whether the sequence, which takes no hold, has read these keys (as hashes) alone, over one connection, and
+// has looked at its record after since: then a refused check says that one of them was written since.
+func (s *Sequence) ReadOnly(keys []uint64, since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state == Seen && len(s.members) <= 1 && s.reads.only(keys, since)
+}
