@@ -283,6 +283,18 @@ var samples = []sample{
 		A.c1 -> SET chat_history:u-1:s-1 [] EX 3600 => OK
 	`},
 
+	{"a read that is sent again over new connections", preset("home-made"), `
+		R -> SET chat:conv-5 v1
+		A.c1 -> GET chat:conv-5 => v1
+		A.c2 -> GET chat:conv-5 => v1
+		A.c3 -> GET chat:conv-5 => v1
+		A.c3 -> SET chat:conv-5 v2 EX 3600 => OK
+		B.c1 -> GET chat:conv-5 => v2
+		A.c3 -> GET chat:conv-5 => v2
+		A.c3 -> SET chat:conv-5 v3 EX 3600 => OK
+		B.c1 -> SET chat:conv-5 v3' EX 3600 => FENCED
+	`},
+
 	{"what passes, beside a rule for all keys", preset("n8n", "bullmq", "rq", "celery", "resumable-stream"), `
 		A.c1 -> eval return{redis.call('incr',KEYS[1]),redis.call('get',ARGV[1])} 1 bull:agent-runs:id bull:agent-runs:none => [1 nil]
 		A.c3 -> client setname bull:YWdlbnQtcnVucw==
@@ -327,7 +339,7 @@ func TestRecordedTrafficIsAllowedOrFencedAsItShould(t *testing.T) {
 	}
 }
 
-// Turns one after the other, by processes that take turns, are refused nothing, whatever the rules have learned.
+// Turns that follow each other are refused nothing, though nothing says that a turn is over.
 func TestTurnsOfTwoProcessesOneAfterTheOtherAreNeverRefused(t *testing.T) {
 	for _, s := range []sample{
 		{"LangGraph", preset("langgraph"), `

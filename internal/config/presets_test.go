@@ -36,7 +36,7 @@ func TestOptionsBesideAPresetChangeItsRulesThatGuard(t *testing.T) {
 	cfg := load(t, `rules:
   - preset: langgraph
     name: lg
-    mode: fence
+    mode: lock
     owner: proxy
     writes_per_read: one
     wait: 3s
@@ -54,8 +54,8 @@ func TestOptionsBesideAPresetChangeItsRulesThatGuard(t *testing.T) {
 		got = append(got, strings.Join([]string{r.Name, r.Prefix, r.Session, string(r.Mode)}, " "))
 	}
 	want := []string{
-		"lg checkpoint checkpoint*:<thread>:* fence", "lg-writes checkpoint_write:  pass", "lg-zset write_keys_zset:  pass",
-		"strands my: my:<session>:* auto",
+		"lg checkpoint checkpoint*:<thread>:* lock", "lg-writes checkpoint_write:  pass", "lg-zset write_keys_zset:  pass",
+		"strands my: my:<session>:* fence",
 		"llamaindex chat/ chat/<user>/* fence", "llamaindex-docstore docstore/  pass", "llamaindex-index index_store/  pass",
 	}
 	if !slices.Equal(got, want) {

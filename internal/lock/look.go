@@ -112,10 +112,10 @@ func (s *Sequence) Looked(t tokenstore.Token, made bool, now time.Time) {
 	s.setState(Seen)
 }
 
-// ReadOnly reports whether the sequence, which takes no hold, has read these keys (as hashes) alone, over one connection, and
-// has looked at its record after since: then a refused check says that one of them was written since.
+// ReadOnly reports whether the sequence has read these keys (as hashes) alone, over one connection, and some of them after
+// since: then a refused check says that somebody has come since then.
 func (s *Sequence) ReadOnly(keys []uint64, since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.state == Seen && len(s.members) <= 1 && s.reads.only(keys, since)
+	return s.state != Free && s.state != Broken && len(s.members) <= 1 && s.reads.only(keys, since)
 }

@@ -46,18 +46,19 @@ var software = []struct{ preset, what string }{
 }
 
 // presets are the rules of all presets. Without a pattern each key is its own session. Appends are atomic updates, which
-// no mode refuses, so what only appends has the mode auto.
+// no mode refuses, so what only appends has the mode auto. What goes on writing after one read has the mode fence: a hold would outlast
+// the last write, for nothing says which that is, and the next turn would wait for it in vain.
 var presets = []struct {
 	preset, suffix, prefix, session string
 	mode                            Mode
 	writes                          WritesPerRead
 	why                             string
 }{
-	{"langgraph", "", "checkpoint", "checkpoint*:<thread>:*", ModeAuto, Many, "checkpoint_latest, checkpoints and blobs of a thread are one session; a turn writes at every step what follows from one read"},
+	{"langgraph", "", "checkpoint", "checkpoint*:<thread>:*", ModeFence, Many, "checkpoint_latest, checkpoints and blobs of a thread are one session; a turn writes at every step what follows from one read"},
 	{"langgraph", "-writes", "checkpoint_write:", "", ModePass, One, "each task writes keys of its own"},
 	{"langgraph", "-zset", "write_keys_zset:", "", ModePass, One, "an index of them, only added to"},
 
-	{"langgraph-js", "", "checkpoint", "checkpoint*:<thread>:*", ModeAuto, Many, "checkpoints and blobs of a thread are one session: two turns would write the same version of a blob"},
+	{"langgraph-js", "", "checkpoint", "checkpoint*:<thread>:*", ModeFence, Many, "checkpoints and blobs of a thread are one session: two turns would write the same version of a blob"},
 	{"langgraph-js", "-writes", "checkpoint_write:", "", ModePass, One, "each task writes keys of its own"},
 	{"langgraph-js", "-zset", "write_keys_zset:", "", ModePass, One, "an index of them, only added to"},
 
@@ -91,7 +92,7 @@ var presets = []struct {
 	{"mastra", "-index", "msg-idx:", "", ModePass, One, "where a message is"},
 	{"mastra", "-order", "thread:", "", ModePass, One, "the order of the messages, only added to"},
 
-	{"strands", "", "session:", "session:<session>:*", ModeAuto, Many, "agents and messages of a session are one: two processes would write the same number of a message"},
+	{"strands", "", "session:", "session:<session>:*", ModeFence, Many, "agents and messages of a session are one: two processes would write the same number of a message"},
 	{"mem0", "", "mem0:", "", ModeFence, One, "HGETALL, an embedding call, HSET: each memory is its own session"},
 
 	{"connect-redis", "", "sess:", "", ModeFence, One, "GET, then SET; a request that only reads sends EXPIRE, which passes"},
