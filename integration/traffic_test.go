@@ -113,24 +113,82 @@ var samples = []sample{
 		R -> LRANGE chat-77 0 -1 => [ai human' human]
 	`},
 
-	{"LangGraph, one turn", preset("langgraph"), `
+	{"LangGraph, one turn of two steps, over a pool", preset("langgraph"), `
 		R -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0003
+		R -> JSON.SET checkpoint:thread-42:__empty__:1f1e-0003 $ {}
 		A.c1 -> GET checkpoint_latest:thread-42:__empty__ => checkpoint:thread-42:__empty__:1f1e-0003
-		A.c1 -> EXISTS write_keys_zset:thread-42:__empty__:1f1e-0003
+		A.c1 -> JSON.GET checkpoint:thread-42:__empty__:1f1e-0003 . => {}
+		A.c1 -> EXISTS write_keys_zset:thread-42:__empty__:1f1e-0003 => 0
+		A.c2 -> JSON.SET checkpoint_write:thread-42:__empty__:1f1e-0003:task-a:0 $ {} | JSON.MERGE checkpoint:thread-42:__empty__:1f1e-0003 $ {"has_writes":true} => OK | OK
 		A.c1 -> ZADD write_keys_zset:thread-42:__empty__:1f1e-0003 0 checkpoint_write:thread-42:__empty__:1f1e-0003:task-a:0 => 1
+		A.c1 -> JSON.SET checkpoint:thread-42:__empty__:1f1e-0004 $ {"parent_checkpoint_id":"1f1e-0003"} => OK
 		A.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0004 => OK
+		A.c1 -> JSON.SET checkpoint:thread-42:__empty__:1f1e-0005 $ {} => OK
 		A.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0005 => OK
 		B.c1 -> GET checkpoint_latest:thread-42:__empty__ => checkpoint:thread-42:__empty__:1f1e-0005
+		B.c1 -> JSON.SET checkpoint:thread-42:__empty__:1f1e-0006 $ {} => OK
 		B.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0006 => OK
 	`},
 	{"LangGraph, a fork", preset("langgraph"), `
 		R -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0005
 		A.c1 -> GET checkpoint_latest:thread-42:__empty__
 		B.c1 -> GET checkpoint_latest:thread-42:__empty__
+		A.c1 -> JSON.SET checkpoint:thread-42:__empty__:1f1e-00A6 $ {} => OK
 		A.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-00A6 => OK
+		B.c1 -> JSON.SET checkpoint:thread-42:__empty__:1f1e-00B6 $ {} => FENCED
 		A.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-00A7 => OK
+		R -> EXISTS checkpoint:thread-42:__empty__:1f1e-00B6 => 0
+	`},
+	{"LangGraph, a fork by clients that know no JSON", preset("langgraph"), `
+		R -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-0005
+		A.c1 -> GET checkpoint_latest:thread-42:__empty__
+		B.c1 -> GET checkpoint_latest:thread-42:__empty__
+		A.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-00A6 => OK
 		B.c1 -> SET checkpoint_latest:thread-42:__empty__ checkpoint:thread-42:__empty__:1f1e-00B6 => FENCED
-		R -> GET checkpoint_latest:thread-42:__empty__ => checkpoint:thread-42:__empty__:1f1e-00A7
+		R -> GET checkpoint_latest:thread-42:__empty__ => checkpoint:thread-42:__empty__:1f1e-00A6
+	`},
+	{"LangGraph in JavaScript, two turns", preset("langgraph-js"), `
+		R -> JSON.SET checkpoint:thread-42::1f1e-0003 $ {}
+		A.c1 -> KEYS checkpoint:thread-42::* => [checkpoint:thread-42::1f1e-0003]
+		A.c1 -> JSON.GET checkpoint:thread-42::1f1e-0003 => {}
+		A.c1 -> JSON.GET checkpoint_blob:thread-42::messages:4 | JSON.GET checkpoint_blob:thread-42::__start__:2 => nil | nil
+		B.c1 -> KEYS checkpoint:thread-42::*
+		B.c1 -> JSON.GET checkpoint:thread-42::1f1e-0003 => {}
+		A.c1 -> EXISTS write_keys_zset:thread-42::1f1e-0004 => 0
+		A.c1 -> JSON.SET checkpoint_write:thread-42::1f1e-0004:task-a:0 $ {} NX => OK
+		A.c1 -> ZADD write_keys_zset:thread-42::1f1e-0004 1560082.15 checkpoint_write:thread-42::1f1e-0004:task-a:0 => 1
+		A.c1 -> JSON.SET checkpoint_blob:thread-42::messages:5 $ A => OK
+		A.c1 -> JSON.SET checkpoint:thread-42::1f1e-0004 $ {} => OK
+		A.c1 -> EXISTS checkpoint:thread-42::1f1e-0004 => 1
+		A.c1 -> JSON.GET checkpoint:thread-42::1f1e-0004 => {}
+		A.c1 -> JSON.SET checkpoint:thread-42::1f1e-0004 $ {"has_writes":"true"} => OK
+		B.c1 -> JSON.SET checkpoint_blob:thread-42::messages:5 $ B => FENCED
+		R -> JSON.GET checkpoint_blob:thread-42::messages:5 => A
+	`},
+	{"agent-memory-server, a summary and a PUT", preset("agent-memory-server"), `
+		R -> SET working_memory:migration:complete true
+		A.c1 -> GET working_memory:migration:complete => true
+		A.c1 -> JSON.GET working_memory:ns1:u-1:s-1 . => nil
+		B.c1 -> JSON.GET working_memory:ns1:u-1:s-1 . => nil
+		B.c1 -> JSON.SET working_memory:ns1:u-1:s-1 $ put => OK
+		B.c1 -> EXPIRE working_memory:ns1:u-1:s-1 3600 => 1
+		A.c2 -> JSON.SET working_memory:ns1:u-1:s-1 $ summary => FENCED
+		R -> JSON.GET working_memory:ns1:u-1:s-1 => put
+	`},
+	{"Strands, two processes", preset("strands"), `
+		A.c1 -> JSON.GET session:s-1 | SCAN 0 MATCH session:s-1:agent:default:message:* COUNT 100 | JSON.GET session:s-1:agent:default => nil | ? | nil
+		B.c1 -> JSON.GET session:s-1 | SCAN 0 MATCH session:s-1:agent:default:message:* COUNT 100 | JSON.GET session:s-1:agent:default => nil | ? | nil
+		A.c1 -> JSON.SET session:s-1:agent:default:message:4 $ A => OK
+		A.c1 -> JSON.GET session:s-1:agent:default => nil
+		A.c1 -> JSON.SET session:s-1:agent:default $ {} => OK
+		B.c1 -> JSON.SET session:s-1:agent:default:message:4 $ B => FENCED
+		R -> JSON.GET session:s-1:agent:default:message:4 => A
+	`},
+	{"a hand-written history in JSON", preset("home-made"), `
+		A.c1 -> JSON.GET chats_user-7 => nil
+		B.c1 -> JSON.GET chats_user-7 => nil
+		A.c1 -> JSON.SET chats_user-7 $ {"1":{}} => OK
+		B.c1 -> JSON.SET chats_user-7 $ {"2":{}} => FENCED
 	`},
 	{"ValkeySaver, parallel tools of one pool", preset("valkey-saver"), `
 		A.c1 -> LRANGE thread:{thread-42}: 0 0 => []
@@ -330,10 +388,10 @@ func appends(key, push, list string) string {
 }
 
 func TestRecordedTrafficIsAllowedOrFencedAsItShould(t *testing.T) {
+	json := harness.WithJSON(t)
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
-			server := harness.StartRedis(t)
-			p := newPlayers(t, server, s.rules)
+			p := newPlayers(t, harness.StartRedis(t, json), s.rules)
 			p.play(s.traffic)
 		})
 	}
@@ -341,22 +399,23 @@ func TestRecordedTrafficIsAllowedOrFencedAsItShould(t *testing.T) {
 
 // Turns that follow each other are refused nothing, though nothing says that a turn is over.
 func TestTurnsOfTwoProcessesOneAfterTheOtherAreNeverRefused(t *testing.T) {
+	json := harness.WithJSON(t)
 	for _, s := range []sample{
 		{"LangGraph", preset("langgraph"), `
 			P.c1 -> GET checkpoint_latest:thread-42:__empty__
-			P.c1 -> GET checkpoint:thread-42:__empty__:1
+			P.c1 -> JSON.GET checkpoint:thread-42:__empty__:1
 			P.c1 -> EXISTS write_keys_zset:thread-42:__empty__:1
-			P.c1 -> SET checkpoint:thread-42:__empty__:2 {}
+			P.c1 -> JSON.SET checkpoint:thread-42:__empty__:2 $ {}
 			P.c1 -> SET checkpoint_latest:thread-42:__empty__ 2
-			P.c1 -> SET checkpoint:thread-42:__empty__:3 {}
+			P.c1 -> JSON.SET checkpoint:thread-42:__empty__:3 $ {}
 			P.c1 -> SET checkpoint_latest:thread-42:__empty__ 3
 		`},
 		{"Strands", preset("strands"), `
-			P.c1 -> GET session:s-1
-			P.c1 -> GET session:s-1:agent:default
-			P.c1 -> SET session:s-1:agent:default:message:4 {}
-			P.c1 -> GET session:s-1:agent:default
-			P.c1 -> SET session:s-1:agent:default {}
+			P.c1 -> JSON.GET session:s-1
+			P.c1 -> JSON.GET session:s-1:agent:default
+			P.c1 -> JSON.SET session:s-1:agent:default:message:4 $ {}
+			P.c1 -> JSON.GET session:s-1:agent:default
+			P.c1 -> JSON.SET session:s-1:agent:default $ {}
 		`},
 		{"ValkeySaver", preset("valkey-saver"), `
 			P.c1 -> LRANGE thread:{thread-42}: 0 0
@@ -375,7 +434,7 @@ func TestTurnsOfTwoProcessesOneAfterTheOtherAreNeverRefused(t *testing.T) {
 		`},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			p := newPlayers(t, harness.StartRedis(t), s.rules)
+			p := newPlayers(t, harness.StartRedis(t, json), s.rules)
 			for range 20 {
 				p.play(strings.ReplaceAll(s.traffic, "P.", "A."))
 				p.play(strings.ReplaceAll(s.traffic, "P.", "B."))
