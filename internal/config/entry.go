@@ -41,7 +41,7 @@ func (e *entry) refuse(option, problem, remedy string) {
 }
 
 // rules returns the rules that the entry stands for, not compiled.
-func (e *entry) rules() []rule.Rule {
+func (e *entry) rules() []*rule.Rule {
 	e.broken = make(map[string]bool)
 	for option, f := range tagged(reflect.TypeFor[rule.Rule]()) {
 		if f.Type.Kind() == reflect.Slice {
@@ -53,10 +53,11 @@ func (e *entry) rules() []rule.Rule {
 		e.broken[option] = e.has(option) && !isText
 	}
 	rules := e.bases()
-	for i, base := range rules {
+	for _, r := range rules {
+		base := *r
 		for option, f := range tagged(reflect.TypeFor[rule.Rule]()) {
-			if e.has(option) && !e.broken[option] && (base.Preset == "" || changes(base, option)) {
-				e.set(option, reflect.ValueOf(&rules[i]).Elem().FieldByIndex(f.Index))
+			if e.has(option) && !e.broken[option] && (base.Preset == "" || changes(&base, option)) {
+				e.set(option, reflect.ValueOf(r).Elem().FieldByIndex(f.Index))
 			}
 		}
 	}
@@ -78,7 +79,7 @@ func (e *entry) set(option string, field reflect.Value) {
 
 // bases returns the rules that the options are laid over: one with the defaults, or those of the preset, under the entry's
 // name and prefix.
-func (e *entry) bases() []rule.Rule {
+func (e *entry) bases() []*rule.Rule {
 	name, ok := e.given("preset")
 	switch {
 	case e.broken["preset"]:
@@ -87,7 +88,8 @@ func (e *entry) bases() []rule.Rule {
 		if !e.has("prefix") {
 			e.refuse("prefix", "is missing", `write the text that the guarded keys begin with, as in prefix: "agent:ctx:", or prefix: "" to guard every key`)
 		}
-		return []rule.Rule{rule.Default()}
+		r := rule.Default()
+		return []*rule.Rule{&r}
 	}
 	p, f := presetNamed(name)
 	if f != nil {
@@ -96,14 +98,14 @@ func (e *entry) bases() []rule.Rule {
 	}
 	e.preset = name
 	e.checkChanges(p)
-	rules := make([]rule.Rule, len(p.Rules))
+	home, rules := p.Home(), make([]*rule.Rule, len(p.Rules))
 	for i, r := range p.Rules {
-		rules[i] = r.Rule
+		rules[i] = &r.Rule
 		if own, ok := e.given("name"); ok {
 			rules[i].Name = own + r.Suffix
 		}
-		if prefix, ok := e.given("prefix"); ok && i == p.Home() {
-			rules[i] = rules[i].At(prefix)
+		if prefix, ok := e.given("prefix"); ok && i == home {
+			r.Rule = r.At(prefix)
 		}
 	}
 	return rules
@@ -111,7 +113,7 @@ func (e *entry) bases() []rule.Rule {
 
 // checkChanges refuses options that can't change the preset.
 func (e *entry) checkChanges(p rule.Preset) {
-	guards := slices.ContainsFunc(p.Rules, func(r rule.PresetRule) bool { return r.Guards() })
+	guards := slices.ContainsFunc(p.Rules, func(r *rule.PresetRule) bool { return r.Guards() })
 	for option := range tagged(reflect.TypeFor[rule.Rule]()) {
 		switch {
 		case !e.has(option) || option == "preset" || option == "name":
@@ -125,7 +127,7 @@ func (e *entry) checkChanges(p rule.Preset) {
 }
 
 // changes reports whether an entry's option is laid over a rule of its preset. What lets keys pass goes on to do so.
-func changes(base rule.Rule, option string) bool {
+func changes(base *rule.Rule, option string) bool {
 	return option != "preset" && option != "name" && option != "prefix" && base.Guards()
 }
 
@@ -133,7 +135,7 @@ func changes(base rule.Rule, option string) bool {
 type origins struct{ names, prefixes map[string]*entry }
 
 // unlike refuses a rule whose name or prefix an earlier one has.
-func (o *origins) unlike(e *entry, r rule.Rule) {
+func (o *origins) unlike(e *entry, r *rule.Rule) {
 	e.unlike(o.names, "name", r.Name, "give each rule its own name")
 	e.unlike(o.prefixes, "prefix", r.Prefix, "join the two rules, or make one prefix longer")
 }

@@ -14,7 +14,7 @@ func (c *Config) addRules(d *document) []*Error {
 	for _, path := range d.rules {
 		e := &entry{doc: d, path: path}
 		for _, r := range e.rules() {
-			compiled, err := rule.Compile(r)
+			compiled, err := rule.Compile(*r)
 			for _, f := range fieldErrors(err) {
 				e.refuse(f.Field, f.Problem, f.Remedy)
 			}

@@ -9,7 +9,7 @@ import (
 type Preset struct {
 	Name     string // as in "preset: langgraph"
 	Software string // what writes these keys
-	Rules    []PresetRule
+	Rules    []*PresetRule
 }
 
 // PresetRule is a rule of a preset that is not compiled yet. The rule's name is the preset's and Suffix.
@@ -120,7 +120,7 @@ func Presets() []Preset {
 			}
 			r := Default()
 			r.Name, r.Preset, r.Prefix, r.Session, r.Mode, r.WritesPerRead = e.preset+e.suffix, e.preset, e.prefix, e.session, e.mode, e.writes
-			p.Rules = append(p.Rules, PresetRule{Rule: r, Suffix: e.suffix, Why: e.why})
+			p.Rules = append(p.Rules, &PresetRule{Rule: r, Suffix: e.suffix, Why: e.why})
 		}
 		all = append(all, p)
 	}
@@ -133,7 +133,7 @@ func (p Preset) Home() int {
 	if len(p.Rules) == 1 {
 		return 0
 	}
-	return slices.IndexFunc(p.Rules, func(r PresetRule) bool { return r.Prefix == "" })
+	return slices.IndexFunc(p.Rules, func(r *PresetRule) bool { return r.Prefix == "" })
 }
 
 // PresetNamed returns the preset of this name; ok is false if there is none.
