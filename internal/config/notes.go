@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (c *Config) Notes() []string {
 	}
 	for _, r := range c.Rules {
 		if r.Mode == rule.ModePass {
-			if !c.exempts(r) {
+			if !c.exempts(r) && !c.accompanies(r) {
 				add(r, "mode is pass, and no other rule guards a shorter prefix: the rule changes nothing")
 			}
 			continue
@@ -66,4 +67,9 @@ func (c *Config) exempts(r *rule.Rule) bool {
 		}
 	}
 	return false
+}
+
+// accompanies reports whether r is of a preset that guards something: then it is there for rules that may come.
+func (c *Config) accompanies(r *rule.Rule) bool {
+	return slices.ContainsFunc(c.Rules, func(o *rule.Rule) bool { return r.Preset != "" && o.Preset == r.Preset && o.Guards() })
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
@@ -11,62 +10,27 @@ import (
 // addRules compiles the rules of the file.
 func (c *Config) addRules(d *document) []*Error {
 	var errs []*Error
-	refuse := func(key, problem, remedy string) {
-		errs = append(errs, &Error{File: d.path, Line: d.line(key), Key: key, Problem: problem, Remedy: remedy})
-	}
-	names, prefixes := make(map[string]string), make(map[string]string) // to the path of the first rule with it
+	first := origins{names: make(map[string]*entry), prefixes: make(map[string]*entry)}
 	for _, path := range d.rules {
-		r := rule.Default()
-		broken := make(map[string]bool) // options with an error already
-		for name, f := range tagged(reflect.TypeFor[rule.Rule]()) {
-			key := join(path, name)
-			if f.Type.Kind() == reflect.Slice {
-				list, whole := d.list(key)
-				reflect.ValueOf(&r).Elem().FieldByIndex(f.Index).Set(reflect.ValueOf(list))
-				broken[name] = !whole
-				continue
+		e := &entry{doc: d, path: path}
+		for _, r := range e.rules() {
+			compiled, err := rule.Compile(*r)
+			for _, f := range fieldErrors(err) {
+				e.refuse(f.Field, f.Problem, f.Remedy)
 			}
-			text, ok := d.values[key]
-			if !ok {
-				_, broken[name] = d.lines[key]
-				continue
-			}
-			if f := setText(reflect.ValueOf(&r).Elem().FieldByIndex(f.Index), text); f != nil {
-				broken[name] = true
-				refuse(key, f.problem, f.remedy)
+			first.unlike(e, r)
+			if compiled != nil {
+				c.Rules = append(c.Rules, compiled)
 			}
 		}
-		if _, given := d.lines[join(path, "prefix")]; !given {
-			refuse(join(path, "prefix"), "is missing", `write the text that the guarded keys begin with, as in prefix: "agent:ctx:", or prefix: "" to guard every key`)
-		}
-		compiled, err := rule.Compile(r)
-		for _, f := range fieldErrors(err) {
-			if !broken[f.Field] {
-				refuse(join(path, f.Field), f.Problem, f.Remedy)
-			}
-		}
-		unlike := func(seen map[string]string, option, what, remedy string) {
-			key := join(path, option)
-			text, ok := d.values[key]
-			if first, twice := seen[text]; ok && twice {
-				refuse(key, fmt.Sprintf("%q is the %s of %s too (line %d)", text, what, first, d.line(join(first, option))), remedy)
-			} else if ok {
-				seen[text] = path
-			}
-		}
-		unlike(names, "name", "name", "give each rule its own name")
-		unlike(prefixes, "prefix", "prefix", "join the two rules, or make one prefix longer")
-		if compiled != nil {
-			c.Rules = append(c.Rules, compiled)
-		}
+		errs = append(errs, e.errs...)
 	}
 	if len(errs) > 0 || len(d.errs) > 0 {
 		return errs
 	}
 	set, err := rule.NewSet(c.Rules)
 	if err != nil {
-		refuse("rules", err.Error(), "tell the rules apart")
-		return errs
+		return []*Error{{File: d.path, Line: d.line("rules"), Key: "rules", Problem: err.Error(), Remedy: "tell the rules apart"}}
 	}
 	c.Set = set
 	return nil

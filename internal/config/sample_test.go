@@ -35,7 +35,7 @@ func TestTheSampleLoads(t *testing.T) {
 
 func TestTheSampleLoadsWithItsExamplesSwitchedOn(t *testing.T) {
 	cfg := load(t, switchedOn(t))
-	if len(cfg.Rules) != 2 || cfg.Name != "agents-1" {
+	if len(cfg.Rules) != 2+3 || cfg.Name != "agents-1" {
 		t.Error(cfg)
 	}
 }
@@ -58,12 +58,18 @@ func TestTheSampleHasEveryOptionWithItsDefault(t *testing.T) {
 	}
 	// different are the values that are not the default, since they say what a
 	// user has to say.
-	different := map[string]bool{"name": true, "upstream.url": true, "rules[0].session": true}
+	different := map[string]bool{"name": true, "upstream.url": true, "rules[0].session": true, "rules[0].preset": true}
 
 	var walk func(node *yaml.Node, value reflect.Value, path, above string)
 	walk = func(node *yaml.Node, value reflect.Value, path, above string) {
 		for name, f := range tagged(value.Type()) {
 			key := join(path, name)
+			node, above := node, above
+			if key == "rules[0].preset" { // it has an entry of its own
+				_, rules := member(root.Content[0], "rules")
+				node = rules.Content[2]
+				above = node.HeadComment
+			}
 			keyNode, option := member(node, name)
 			if option == nil {
 				t.Errorf("%s is missing", key)

@@ -111,3 +111,11 @@ func (s *Sequence) Looked(t tokenstore.Token, made bool, now time.Time) {
 	s.used = now
 	s.setState(Seen)
 }
+
+// ReadOnly reports whether the sequence has read these keys (as hashes) alone, over one connection, and some of them after
+// since: then a refused check says that somebody has come since then.
+func (s *Sequence) ReadOnly(keys []uint64, since time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state != Free && s.state != Broken && len(s.members) <= 1 && s.reads.only(keys, since)
+}

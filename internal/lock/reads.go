@@ -258,6 +258,20 @@ func (r *reads) anyFresh() bool {
 	return false
 }
 
+// only reports whether what is read and not written is of these keys, and some of it was read after since.
+func (r *reads) only(keys []uint64, since time.Time) bool {
+	later := false
+	for i := range r.keys {
+		if k := &r.keys[i]; k.fresh > 0 {
+			if !slices.Contains(keys, k.key) {
+				return false
+			}
+			later = later || k.at.After(since)
+		}
+	}
+	return later && !r.overflow && len(r.keys) < maxKeys
+}
+
 // anyRival reports whether a read that is stale may be another task's.
 func (r *reads) anyRival() bool {
 	for i := range r.keys {

@@ -28,6 +28,23 @@ var atomics = map[string]struct{}{
 	"xack": {}, "xreadgroup": {}, "xautoclaim": {}, "xclaim": {},
 }
 
+// isAtomic reports whether a call is an atomic update.
+func isAtomic(cmd *command.Command, args [][]byte) bool {
+	_, ok := atomics[cmd.Name]
+	return ok || isCap(cmd, args)
+}
+
+// isCap reports whether a call only bounds a list to its first or last elements, however many there are: what
+// others have added since it was read is treated as it would have been then.
+func isCap(cmd *command.Command, args [][]byte) bool {
+	if cmd.Name != "ltrim" || len(args) != 4 {
+		return false
+	}
+	start, err := strconv.ParseInt(string(args[2]), 10, 64)
+	stop, err2 := strconv.ParseInt(string(args[3]), 10, 64)
+	return err == nil && err2 == nil && (start == 0 && stop >= 0 || start < 0 && stop == -1)
+}
+
 // isLook reports whether a call that the server counts as a write is a read: it changes neither the
 // value nor its expiry, so it may be sent before it is granted, and again.
 func isLook(cmd *command.Command, args [][]byte) bool {

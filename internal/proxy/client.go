@@ -52,6 +52,7 @@ type client struct {
 	leaving  atomic.Bool       // the client itself has ended
 	handling sync.Mutex        // held while a command is under way
 	watched  watched           // the fence that stands on the upstream connection
+	watches  watches           // the keys under a WATCH of the client's own
 	inLine   place             // where it waits in line
 	circle   tokenstore.Circle // what it has to yield when it is deadlocked
 	wayGiven reason            // why it must not wait there any more
@@ -375,7 +376,10 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 		c.state.switches = append(c.state.switches, switched{at: c.state.queued - 1, args: deepClone(req.Args)})
 	case "watch":
 		c.unwatch()
-		c.state.watching = c.state.watching || !c.state.multi
+		if !c.state.multi {
+			c.watches.add(req.Args[1:], !c.state.watching)
+			c.state.watching = true
+		}
 	case "unwatch":
 		c.watched.gone()
 		c.state.watching = c.state.multi && c.state.watching

@@ -75,11 +75,10 @@ func (c *client) callOf(cmd *command.Command, req resp.Request) *observe.Call {
 	if len(keys) == 0 && cmd.Flags&command.FlagWrite == 0 {
 		return nil
 	}
-	_, atomic := atomics[cmd.Name]
 	reading, _ := isReading(cmd, req.Args)
 	return &observe.Call{
 		DB: c.state.db, Command: cmd, Args: req.Args, Keys: keys,
-		Atomic: atomic, Look: isLook(cmd, req.Args) || reading, Touch: isTouch(cmd, req.Args), Blocks: blocks(cmd, req.Args),
+		Atomic: isAtomic(cmd, req.Args), Look: isLook(cmd, req.Args) || reading, Touch: isTouch(cmd, req.Args), Blocks: blocks(cmd, req.Args),
 	}
 }
 

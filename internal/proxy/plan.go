@@ -110,7 +110,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	case reading && !p.looks:
 		p.reads = true
 	default:
-		_, p.atomic = atomics[cmd.Name]
+		p.atomic = isAtomic(cmd, args)
 	}
 	if blocks(cmd, args) && !c.state.multi && p.looksOn() {
 		p.parts = nil // it takes whatever comes, and had better wait at Redis

@@ -461,6 +461,7 @@ func (c *client) exec(req resp.Request) error {
 			return c.alone(req, err)
 		}
 	}
+	covered := c.covered()
 	if err == nil {
 		err = c.execute()
 	}
@@ -477,6 +478,9 @@ func (c *client) exec(req resp.Request) error {
 	c.state.endMulti()
 	if cap(c.send) > 4*sharedMost {
 		c.send = nil
+	}
+	if says(covered, err) {
+		return c.local(resp.AppendNullArray(nil, c.state.proto == 3))
 	}
 	return c.answerError(err)
 }

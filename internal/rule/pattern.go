@@ -152,6 +152,9 @@ func (p *pattern) appendCapture(dst, value []byte, first bool) []byte {
 
 // quoteLiteral writes text as a pattern that matches it alone, quoted for a
 // message.
-func quoteLiteral(text string) string {
-	return strconv.Quote(strings.NewReplacer(`\`, `\\`, `*`, `\*`, `<`, `\<`).Replace(text))
+func quoteLiteral(text string) string { return strconv.Quote(literal(text)) }
+
+// literal writes text as a pattern that matches it alone.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `<`, `\<`).Replace(text)
 }

@@ -135,6 +135,9 @@ type Rule struct {
 	// retry certain words by themselves, as go-redis does TRYAGAIN. Default
 	// "LOCKED".
 	LockedError string `yaml:"locked_error"`
+	// Preset names the one that the rule is from; "" for none. The
+	// rule is the same without it.
+	Preset string `yaml:"preset"`
 
 	pattern *pattern // nil where each key is its own session
 }
