@@ -20,7 +20,7 @@ const (
 // contestant is a way with its clients, and what it has done so far.
 type contestant struct {
 	way
-	key     string
+	keys    []string // which the clients take turns among
 	clients []*client
 
 	rate   series // cycles per second
@@ -38,6 +38,7 @@ type client struct {
 	key   string
 	guard guard
 
+	total  int // cycles that were acknowledged, of all turns
 	gaveUp int
 	took   []time.Duration // one for each cycle that was acknowledged
 	inTime int             // cycles that ended before the turn did,
@@ -45,15 +46,19 @@ type client struct {
 	err    error
 }
 
-// newContestant connects n clients to addr and lets each do a cycle, so that connections, scripts and
-// the value are there.
-func newContestant(ctx context.Context, tb testing.TB, w way, addr string, n int) *contestant {
+// newContestant connects n clients, which share some keys evenly, to addr and lets each do a cycle, so that connections,
+// scripts and the values are there.
+func newContestant(ctx context.Context, tb testing.TB, w way, addr string, n, keys int) *contestant {
 	tb.Helper()
-	c := &contestant{way: w, key: "bench:" + w.name}
-	for range n {
+	c := &contestant{way: w}
+	for i := range keys {
+		c.keys = append(c.keys, fmt.Sprintf("bench:%s:%d", w.name, i))
+	}
+	for i := range n {
+		key := c.keys[i%keys]
 		r := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1})
 		tb.Cleanup(func() { _ = r.Close() })
-		one := &client{redis: r, key: c.key, guard: w.guard(r, c.key)}
+		one := &client{redis: r, key: key, guard: w.guard(r, key)}
 		if err := one.guard(ctx, one.cycle); err != nil {
 			tb.Fatalf("%s: the first cycle: %v", w.name, err)
 		}
@@ -81,6 +86,7 @@ func (c *contestant) turn(ctx context.Context, length time.Duration, proxyPid, r
 			return fmt.Errorf("%s: %w", c.name, one.err)
 		}
 		acked += len(one.took)
+		one.total += len(one.took)
 		inTime += one.inTime
 		if one.last.After(last) {
 			last = one.last
@@ -99,6 +105,18 @@ func (c *contestant) turn(ctx context.Context, length time.Duration, proxyPid, r
 	c.proxy = append(c.proxy, micros(proxyCPU, acked))
 	c.redis = append(c.redis, micros(redisCPU, acked))
 	return nil
+}
+
+// fairness is how many cycles the client that did most has done for each of the one that did least; 0 with one client.
+func (c *contestant) fairness() float64 {
+	least, most := c.clients[0].total, c.clients[0].total
+	for _, one := range c.clients {
+		least, most = min(least, one.total), max(most, one.total)
+	}
+	if len(c.clients) == 1 {
+		return 0
+	}
+	return float64(most) / float64(max(least, 1))
 }
 
 // work does cycles until the end.

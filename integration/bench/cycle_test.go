@@ -20,19 +20,19 @@ const (
 
 func BenchmarkCycle(b *testing.B) {
 	results := table{title: "Read-modify-write cycles, GET and SET of 1 KiB"}
-	results.add("to Redis", "clients", "by", "cycles/s", "x bare", "x redsync", "x redislock", "p99 ms", "longest ms", "lost", "gave up", "proxy CPU", "Redis CPU")
+	results.add("to Redis", "clients on keys", "by", "cycles/s", "x bare", "x redsync", "x redislock", "p99 ms", "longest ms", "max/min", "lost", "gave up", "proxy CPU", "Redis CPU")
 	for _, rtt := range []time.Duration{0, time.Millisecond} {
-		for _, clients := range []int{1, 8} {
-			b.Run(fmt.Sprintf("rtt=%v/clients=%d", rtt, clients), func(b *testing.B) {
-				contest(b, &results, rtt, clients)
+		for _, crowd := range [][2]int{{1, 1}, {8, 1}, {32, 4}} {
+			b.Run(fmt.Sprintf("rtt=%v/clients=%d", rtt, crowd[0]), func(b *testing.B) {
+				contest(b, &results, rtt, crowd[0], crowd[1])
 			})
 		}
 	}
 	results.print(os.Stdout)
 }
 
-// contest compares all ways at one distance with one number of clients.
-func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
+// contest compares all ways at one distance with one number of clients that share some keys.
+func contest(b *testing.B, results *table, rtt time.Duration, clients, keys int) {
 	b.Helper()
 	ctx := b.Context()
 	server := harness.StartRedis(b)
@@ -48,7 +48,7 @@ func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
 		if w.proxied {
 			to = proxy.Addr
 		}
-		contestants[i] = newContestant(ctx, b, w, to, clients)
+		contestants[i] = newContestant(ctx, b, w, to, clients, keys)
 	}
 	distance := ping(b, addr)
 	length := aloneTurn
@@ -68,9 +68,13 @@ func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
 	direct := server.Client()
 	bare, redsync, redislock := rateOf(contestants, bareName), rateOf(contestants, redsyncName), rateOf(contestants, redislockName)
 	for _, c := range contestants {
-		n, err := count(ctx, direct, c.key)
-		if err != nil {
-			b.Fatal(err)
+		n := 0
+		for _, key := range c.keys {
+			found, err := count(ctx, direct, key)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n += found
 		}
 		lost := c.acked - n
 		if lost != 0 && c.lossless {
@@ -78,7 +82,7 @@ func contest(b *testing.B, results *table, rtt time.Duration, clients int) {
 		}
 		p99 := percentile(c.took, 99)
 		xBare, xRedsync, xRedislock := c.rate.over(bare).median(), c.rate.over(redsync).median(), c.rate.over(redislock).median()
-		results.add(fmt.Sprintf("%.2f ms", distance.Seconds()*1000), clients, c.name, c.rate.median(), xBare, xRedsync, xRedislock, p99, slices.Max(c.took),
+		results.add(fmt.Sprintf("%.2f ms", distance.Seconds()*1000), fmt.Sprintf("%d on %d", clients, keys), c.name, c.rate.median(), xBare, xRedsync, xRedislock, p99, slices.Max(c.took), c.fairness(),
 			fmt.Sprintf("%d of %d", lost, c.acked), c.gaveUp, c.proxy.median(), c.redis.median())
 		b.Run("by="+c.name, func(b *testing.B) {
 			b.ReportMetric(0, "ns/op")

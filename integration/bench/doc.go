@@ -27,7 +27,8 @@
 //	client ────────── relay, 1 ms ──▶ Redis
 //	client ──▶ proxy ─ relay, 1 ms ──▶ Redis
 //
-// One client has the key to itself, eight want the same one. The libraries then try again as they do by
+// One client has the key to itself, eight want the same one, and 32 want four. "max/min" is the cycles of the client that
+// did most for each of the one that did least. The libraries then try again as they do by
 // default: redsync after 50 to 250 ms at random, 32 times; redislock has no default, and
 // gets the 100 ms of its documentation's example, until its lease of 8 s is over, which
 // is redsync's default lease. The proxy has its own defaults. Who gives up begins again. A

@@ -17,6 +17,7 @@ rules:
   - name: bench
     prefix: "bench:"
     mode: lock
+    owner: connection
 `
 
 // runner is one way from redis-benchmark to Redis, and what was measured on it.
