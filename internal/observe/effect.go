@@ -75,10 +75,13 @@ func (c *Call) takes() bool {
 	case "lpop", "rpop", "lmpop", "spop", "zpopmin", "zpopmax", "zmpop", "rpoplpush", "lmove":
 		return true
 	case "ltrim": // to the newest so many
-		return len(c.Args) == 4 && (string(c.Args[3]) == "-1" && c.Args[2][0] == '-' || string(c.Args[2]) == "0" && c.Args[3][0] != '-')
+		return len(c.Args) == 4 && (string(c.Args[3]) == "-1" && isNegative(c.Args[2]) || string(c.Args[2]) == "0" && !isNegative(c.Args[3]))
 	}
 	return false
 }
+
+// isNegative reports whether an argument, which may be empty, begins with a minus.
+func isNegative(arg []byte) bool { return len(arg) > 0 && arg[0] == '-' }
 
 // isScript reports whether a command runs a script: what that does to its keys is not seen.
 func isScript(name string) bool {
