@@ -104,16 +104,8 @@ func (s *Sequence) Yield(c tokenstore.Circle) {
 
 // lapseNow gives the hold back; what was read may still be written.
 func (s *Sequence) lapseNow(ctx context.Context) {
-	select {
-	case s.gate <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	defer s.Leave()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.release(ctx, false)
-	if s.state == Held {
-		s.lapse()
+	if s.enter(ctx) {
+		defer s.Leave()
+		s.Abandon(ctx)
 	}
 }

@@ -215,9 +215,7 @@ func (s *Sequence) release(ctx context.Context, revoke bool) {
 // the lease ends. An owner that has ended does not come back, and what it read is forgotten; one
 // that has other connections may still write what it read over this one.
 func (s *Sequence) close(ctx context.Context, ended bool) {
-	select {
-	case s.gate <- struct{}{}:
-	case <-ctx.Done():
+	if !s.enter(ctx) {
 		return
 	}
 	defer s.Leave()
@@ -257,9 +255,7 @@ func (s *Sequence) giveBack(ctx context.Context) {
 
 // doom breaks the sequence and gives the hold back.
 func (s *Sequence) doom(ctx context.Context, reason Reason) {
-	select {
-	case s.gate <- struct{}{}:
-	case <-ctx.Done():
+	if !s.enter(ctx) {
 		return
 	}
 	defer s.Leave()

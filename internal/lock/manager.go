@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -83,6 +85,13 @@ func (m *Manager) forget(o *Owner) {
 	m.mu.Unlock()
 }
 
+// everybody returns the owners that there are.
+func (m *Manager) everybody() []*Owner {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.owners))
+}
+
 // Holds returns the number of open holds.
 func (m *Manager) Holds() int { return int(m.holds.Load()) }
 
@@ -130,13 +139,7 @@ func (m *Manager) Detach(f func(context.Context)) {
 
 // Close releases every hold and waits until that is done, or until ctx ends.
 func (m *Manager) Close(ctx context.Context) {
-	m.mu.Lock()
-	owners := make([]*Owner, 0, len(m.owners))
-	for o := range m.owners {
-		owners = append(owners, o)
-	}
-	m.mu.Unlock()
-	for _, o := range owners {
+	for _, o := range m.everybody() {
 		o.Close()
 	}
 	m.mu.Lock()

@@ -70,13 +70,7 @@ func (r *reads) add(command uint64, keys []uint64, now time.Time) {
 	if i := slices.Index(r.stale, command); i >= 0 {
 		r.stale = slices.Delete(r.stale, i, i+1)
 	}
-	switch {
-	case slices.Contains(r.commands, command):
-	case len(r.commands) < maxCommands:
-		r.commands = append(r.commands, command)
-	default:
-		r.overflow = true
-	}
+	r.tell(command)
 	for _, key := range keys {
 		if k := r.find(key); k != nil {
 			k.read(command, now)
@@ -84,6 +78,17 @@ func (r *reads) add(command uint64, keys []uint64, now time.Time) {
 			r.keys = append(r.keys, keyReads{key: key})
 			r.keys[len(r.keys)-1].read(command, now)
 		}
+	}
+}
+
+// tell notes a read command, as long as so many can be told apart.
+func (r *reads) tell(command uint64) {
+	switch {
+	case slices.Contains(r.commands, command):
+	case len(r.commands) < maxCommands:
+		r.commands = append(r.commands, command)
+	default:
+		r.overflow = true
 	}
 }
 
@@ -220,13 +225,7 @@ func (r *reads) join(other *reads) {
 		}
 	}
 	for _, command := range other.commands {
-		switch {
-		case slices.Contains(r.commands, command):
-		case len(r.commands) < maxCommands:
-			r.commands = append(r.commands, command)
-		default:
-			r.overflow = true
-		}
+		r.tell(command)
 	}
 	r.overflow = r.overflow || other.overflow
 	for _, command := range other.stale {

@@ -111,13 +111,7 @@ func (s *Sequence) ReadElsewhere(command uint64) {
 
 // Open reports whether a command of an owner may depend on a sequence under a rule of which this is true.
 func (m *Manager) Open(of func(*rule.Rule) bool) bool {
-	m.mu.Lock()
-	owners := make([]*Owner, 0, len(m.owners))
-	for o := range m.owners {
-		owners = append(owners, o)
-	}
-	m.mu.Unlock()
-	for _, o := range owners {
+	for _, o := range m.everybody() {
 		for _, s := range o.all() {
 			s.mu.Lock()
 			open := s.depends()

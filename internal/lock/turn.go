@@ -1,5 +1,7 @@
 package lock
 
+import "context"
+
 // TryEnter takes the turn if nobody is inside.
 func (s *Sequence) TryEnter() bool {
 	select {
@@ -7,6 +9,16 @@ func (s *Sequence) TryEnter() bool {
 		s.Entered()
 		return true
 	default:
+		return false
+	}
+}
+
+// enter waits for the turn until ctx ends, for what is done to a sequence without a command of its owner's.
+func (s *Sequence) enter(ctx context.Context) bool {
+	select {
+	case s.gate <- struct{}{}:
+		return true
+	case <-ctx.Done():
 		return false
 	}
 }
