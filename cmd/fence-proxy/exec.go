@@ -131,7 +131,7 @@ func (o *execOptions) terms(cfg *config.Config, flags *pflag.FlagSet) (*rule.Rul
 	}
 	key := []byte(o.session)
 	r := cfg.Set.Match(key)
-	if r == nil || r.Mode == rule.ModePass {
+	if !r.Guards() {
 		r = rule.ForUnguarded()
 	}
 	terms := *r

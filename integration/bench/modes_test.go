@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -124,7 +125,7 @@ func (m *mix) step(ctx context.Context, client *redis.Client, session int, write
 	switch {
 	case d.refused(err):
 		return nil
-	case err != nil && err != redis.Nil: //nolint:errorlint // go-redis does not wrap it
+	case err != nil && !errors.Is(err, redis.Nil):
 		return err
 	case !writes:
 		d.reads.Add(1)

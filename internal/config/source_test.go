@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -204,7 +205,7 @@ func TestWhoAsksHearsAtOnce(t *testing.T) {
 		_, _ = s.Load()
 		now := make(chan os.Signal, 1)
 		now <- syscall.SIGHUP
-		if news, err := s.Next(t.Context(), now); err != nil || news.Err != ErrNoFile { //nolint:errorlint // itself
+		if news, err := s.Next(t.Context(), now); err != nil || !errors.Is(news.Err, ErrNoFile) {
 			t.Errorf("%s: %v, %+v", name, err, news)
 		}
 	}

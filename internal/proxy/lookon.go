@@ -7,7 +7,6 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
-	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
@@ -15,20 +14,15 @@ import (
 // refused is counted, and presented again as a blind one. What can't be guarded, or when the fence can't be asked, is
 // passed as it came.
 
-// guards reports whether a rule may refuse anything.
-func guards(r *rule.Rule) bool {
-	return r != nil && r.Mode != rule.ModePass && r.Mode != rule.ModeObserve
-}
-
 // looksOn reports whether a plan enforces nothing.
 func (p *plan) looksOn() bool {
-	return !slices.ContainsFunc(p.parts, func(q part) bool { return q.sequence.Rule.Mode != rule.ModeObserve })
+	return !slices.ContainsFunc(p.parts, func(q part) bool { return q.sequence.Rule.Enforces() })
 }
 
 // lookedOn reports whether a refusal is to be counted only, and counts it.
 func (c *client) lookedOn(s *lock.Sequence, err error) bool {
 	var fenced *lock.FencedError
-	if s.Rule.Mode != rule.ModeObserve || !errors.As(err, &fenced) {
+	if s.Rule.Enforces() || !errors.As(err, &fenced) {
 		return false
 	}
 	c.srv.metrics.WouldRefuse(s.Rule.Name)

@@ -168,8 +168,7 @@ func (p *plan) place(s *lock.Sequence, birth int) int {
 
 // guardedBy returns the rule that guards a key, or only observes it; nil if none does.
 func (c *client) guardedBy(key []byte) *rule.Rule {
-	r := c.srv.rules.Match(key)
-	if r != nil && r.Mode != rule.ModePass {
+	if r := c.srv.rules.Match(key); r.Guards() {
 		return r
 	}
 	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, key) != nil {
@@ -257,7 +256,7 @@ func (c *client) mentioned(dst []command.Key, args [][]byte) []command.Key {
 // mentions reports whether an argument is a guarded or reserved key, if it is a key.
 func (c *client) mentions(args [][]byte) bool {
 	return slices.ContainsFunc(args[1:], func(a []byte) bool {
-		return isReserved(a) || guards(c.guardedBy(a))
+		return isReserved(a) || c.guardedBy(a).Enforces()
 	})
 }
 

@@ -10,6 +10,9 @@ import (
 // Guards reports whether commands on the rule's keys are guarded; no rule guards nothing.
 func (r *Rule) Guards() bool { return r != nil && r.Mode != ModePass }
 
+// Enforces reports whether a rule, which may be nil, may refuse anything.
+func (r *Rule) Enforces() bool { return r.Guards() && r.Mode != ModeObserve }
+
 // PlacedAs reports whether keys that fall to r or to o have the same session and owner under either.
 func (r *Rule) PlacedAs(o *Rule) bool {
 	return r.Name == o.Name && r.Prefix == o.Prefix && r.Session == o.Session && r.Owner == o.Owner && r.Guards() == o.Guards()

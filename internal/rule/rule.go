@@ -76,7 +76,7 @@ const (
 // RefusesScripts reports whether scripts that name keys of the rule have to declare them. Where the prefix is empty any text
 // is such a name, so they don't; nor where nothing is enforced.
 func (r *Rule) RefusesScripts() bool {
-	return r != nil && r.Prefix != "" && r.Mode != ModePass && r.Mode != ModeObserve && r.Scripts != ScriptsAllow
+	return r.Enforces() && r.Prefix != "" && r.Scripts != ScriptsAllow
 }
 
 // Rule guards every key with a prefix. Its fields are the options of a rule in

@@ -8,10 +8,14 @@ import (
 )
 
 // read reads from a non-blocking socket.
-func read(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.SYS_READ, fd, p) }
+func read(fd uintptr, p []byte) (int, syscall.Errno) {
+	return call(syscall.SYS_READ, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
+}
 
 // write writes to a non-blocking socket.
-func write(fd uintptr, p []byte) (int, syscall.Errno) { return call(syscall.SYS_WRITE, fd, p) }
+func write(fd uintptr, p []byte) (int, syscall.Errno) {
+	return call(syscall.SYS_WRITE, fd, unsafe.Pointer(unsafe.SliceData(p)), len(p))
+}
 
 // vectorMost is how many pieces go into one system call.
 const vectorMost = 64
@@ -31,25 +35,16 @@ func (v *vector) write(fd uintptr, pieces [][]byte) (int, syscall.Errno) {
 		v.pieces = append(v.pieces, iov)
 	}
 	defer clear(v.pieces)
-	for {
-		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITEV, fd, uintptr(unsafe.Pointer(unsafe.SliceData(v.pieces))), uintptr(len(v.pieces)))
-		switch errno {
-		case 0:
-			return int(n), 0
-		case syscall.EINTR:
-		default:
-			return 0, errno
-		}
-	}
+	return call(syscall.SYS_WRITEV, fd, unsafe.Pointer(unsafe.SliceData(v.pieces)), len(v.pieces))
 }
 
 // call makes a system call that doesn't block without a word to the scheduler.
-func call(trap, fd uintptr, p []byte) (int, syscall.Errno) {
+func call(trap, fd uintptr, p unsafe.Pointer, n int) (int, syscall.Errno) {
 	for {
-		n, _, errno := syscall.RawSyscall(trap, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
+		done, _, errno := syscall.RawSyscall(trap, fd, uintptr(p), uintptr(n))
 		switch errno {
 		case 0:
-			return int(n), 0
+			return int(done), 0
 		case syscall.EINTR:
 		default:
 			return 0, errno
