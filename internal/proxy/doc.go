@@ -10,7 +10,8 @@
 //	                                                  └▶ refuse ─▶ an error line
 //	socket ◀─ downstream ◀──────────────────────────────── upstream.Conn.Serve ◀── replies
 //
-// client.go is the whole way in one file; plan.go decides what a command is, read.go and write.go what a
+// client.go is the way from the socket to what is done; plan.go decides what a command is, pass.go sends what no rule
+// guards, transaction.go keeps what is in MULTI, read.go and write.go say what a
 // guarded one costs, park.go how a client waits. errors.go is the only place where a Go error
 // becomes a RESP error line.
 //

@@ -241,25 +241,6 @@ func (c *client) pools(g *group, s *lock.Sequence) {
 		"library", c.state.library, "name", c.state.name, "connections", c.srv.groups.count(g), "rule", s.Rule.Name)
 }
 
-// pause waits for a channel to close. It reports whether left is over.
-func (c *client) pause(stirred <-chan struct{}, left time.Duration) (over bool, err error) {
-	if left <= 0 {
-		return true, nil
-	}
-	w := c.watch()
-	defer w.stop()
-	c.timer.Reset(left)
-	defer c.timer.Stop()
-	select {
-	case <-stirred:
-		return false, nil
-	case <-c.timer.C:
-		return true, nil
-	case <-w.gone:
-		return false, c.gone()
-	}
-}
-
 // errKin says that a session is held by another connection of the same client, which may have read it for the
 // very task that now comes over this one.
 var errKin = errors.New("another connection of the same client holds the session")

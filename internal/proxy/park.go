@@ -140,6 +140,25 @@ func (c *client) sleep(blocked *wait, d time.Duration) (over bool, err error) {
 	}
 }
 
+// pause waits for a channel to close. It reports whether left is over.
+func (c *client) pause(stirred <-chan struct{}, left time.Duration) (over bool, err error) {
+	if left <= 0 {
+		return true, nil
+	}
+	w := c.watch()
+	defer w.stop()
+	c.timer.Reset(left)
+	defer c.timer.Stop()
+	select {
+	case <-stirred:
+		return false, nil
+	case <-c.timer.C:
+		return true, nil
+	case <-w.gone:
+		return false, c.gone()
+	}
+}
+
 // watcher reads ahead on a client's socket while its command waits, so that it sees the client
 // go.
 type watcher struct {

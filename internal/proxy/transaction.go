@@ -7,7 +7,6 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
-	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // A client's transaction is held by the proxy from MULTI to EXEC, since only its EXEC tells whether a
@@ -17,10 +16,7 @@ import (
 //	something guarded they go as one block, with the checks before and the settlements behind them:
 //	                  execute.go
 //
-// Whenever the client waits for answers before it has sent EXEC, Redis is asked to queue what is
-// held (try), and the client hears in Redis's own words what is queued and what is refused. That
-// happens on the client's own connection, where a DISCARD takes it back before the block; but on a
-// second one (aside.go) when the client has keys under WATCH, which a DISCARD would drop.
+// Until then the client may want answers: try.go.
 
 // heldMost bounds what is held of one transaction, in bytes. What grows beyond it is passed, and can't
 // be guarded.
@@ -31,9 +27,6 @@ const (
 	exec    = "*1\r\n$4\r\nEXEC\r\n"
 	discard = "*1\r\n$7\r\nDISCARD\r\n"
 )
-
-// execAborted is what Redis answers to EXEC when a command was not queued.
-const execAborted = "EXECABORT Transaction discarded because of previous errors."
 
 // transaction is what a client has sent since MULTI.
 type transaction struct {
@@ -274,127 +267,6 @@ func (c *client) notQueued(cmd *command.Command, req resp.Request) error {
 	return c.pass(cmd, req)
 }
 
-// try asks Redis to queue what is held and not yet answered.
-func (c *client) try() error {
-	tx := &c.tx
-	switch {
-	case !c.holding() || tx.begun && tx.heard == tx.count:
-		return nil
-	case c.state.watching:
-		return c.tryAside()
-	}
-	if err := c.link(); err != nil {
-		return c.broken(err)
-	}
-	if !tx.open {
-		c.unwatch()
-		c.rearm()
-		x, err := c.sync(tx.multi, !tx.begun)
-		switch {
-		case err != nil:
-			_ = c.refuse(err)
-			return err
-		case !tx.begun && x.StreamType != '+':
-			return c.notBegun()
-		}
-		tx.open, tx.begun = true, true
-		tx.errors = c.up.Errors()
-	}
-	c.up.Pass(tx.raw[tx.tried:], tx.count-tx.heard)
-	tx.heard, tx.tried = tx.count, len(tx.raw)
-	return nil
-}
-
-// tried is try, and reports whether the transaction still stands: Redis may have refused MULTI.
-func (c *client) tried() (begun bool, err error) {
-	err = c.try()
-	return c.state.multi, err
-}
-
-// alone carries out a command that turns out not to be in a transaction.
-func (c *client) alone(req resp.Request, err error) error {
-	if err != nil {
-		return err
-	}
-	return c.handle(req)
-}
-
-// tryAside is try for a client that has keys under WATCH.
-func (c *client) tryAside() error {
-	tx := &c.tx
-	up, err := c.beside()
-	if err != nil {
-		return c.broken(err)
-	}
-	n := tx.count - tx.heard
-	c.send = c.send[:0]
-	if !tx.open {
-		c.send = append(c.send, tx.multi...)
-		n++
-	}
-	c.send = append(c.send, tx.raw[tx.tried:]...)
-	x := c.exchange
-	x.Reset(n, -1, false, nil)
-	if err := c.roundTripOn(up, x, c.send); err != nil {
-		_ = c.refuse(err)
-		return err
-	}
-	for i := range n {
-		if i > 0 || tx.open || !tx.begun {
-			if err := c.local(x.Frame(i)); err != nil {
-				return err
-			}
-		}
-		if !isError(x.Frame(i)) {
-			continue
-		}
-		if i == 0 && !tx.open && !tx.begun {
-			c.dropAside()
-			return c.notBegun()
-		}
-		tx.failed = true
-	}
-	tx.open, tx.begun, tx.heard, tx.tried = true, true, tx.count, len(tx.raw)
-	return nil
-}
-
-// heardAlone passes a command that Redis answers at once, on the connection for tries.
-func (c *client) heardAlone(raw []byte) error {
-	if !c.state.watching {
-		_, err := c.sync(raw, true)
-		return err
-	}
-	up, err := c.beside()
-	if err != nil {
-		return c.broken(err)
-	}
-	c.exchange.Reset(1, -1, false, nil)
-	if err := c.roundTripOn(up, c.exchange, raw); err != nil {
-		return err
-	}
-	return c.local(c.exchange.Frame(0))
-}
-
-// notBegun goes on after Redis has refused MULTI: what was held behind it are commands by themselves.
-func (c *client) notBegun() error {
-	raw, watching := c.tx.raw, c.state.watching
-	c.tx = transaction{}
-	c.state.endMulti()
-	c.state.watching = watching
-	parser := resp.NewRequestParser(resp.Limits{})
-	for len(raw) > 0 {
-		req, n, err := parser.Next(raw)
-		if err != nil {
-			return err
-		}
-		raw = raw[n:]
-		if err := c.handle(req); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // passOn passes what is held, and lets the rest of the transaction pass as it comes.
 func (c *client) passOn() error {
 	tx := &c.tx
@@ -417,22 +289,6 @@ func (c *client) passOn() error {
 	return nil
 }
 
-// closeTry takes back what Redis has queued for a try.
-func (c *client) closeTry() {
-	if !c.tx.open {
-		return
-	}
-	c.tx.open = false
-	if !c.state.watching {
-		c.up.Drop([]byte(discard), 1)
-		return
-	}
-	if up, err := c.beside(); err == nil {
-		up.Drop([]byte(discard), 1)
-		_ = up.Flush()
-	}
-}
-
 // discard ends a transaction by DISCARD.
 func (c *client) discard(req resp.Request) error {
 	if begun, err := c.tried(); !begun || err != nil {
@@ -444,113 +300,4 @@ func (c *client) discard(req resp.Request) error {
 	err := c.heardAlone(req.Raw)
 	c.state.endMulti()
 	return err
-}
-
-// exec ends a transaction by EXEC.
-func (c *client) exec(req resp.Request) error {
-	tx := &c.tx
-	err := c.replan()
-	if err == nil && !tx.guarded() && !c.state.refused && !tx.failed {
-		if err := c.passOn(); err != nil {
-			return err
-		}
-		return c.passExec(req)
-	}
-	if c.state.refused {
-		if begun, err := c.tried(); !begun || err != nil {
-			return c.alone(req, err)
-		}
-	}
-	covered := c.covered()
-	if err == nil {
-		err = c.execute()
-	}
-	if err != nil && !fatal(err) {
-		begun, lost := c.tried() // what was not answered comes first
-		if !begun || lost != nil {
-			return c.alone(req, lost)
-		}
-	}
-	c.closeTry()
-	if c.state.watching && !tx.spent {
-		c.up.Drop([]byte(unwatch), 1)
-	}
-	c.state.endMulti()
-	if cap(c.send) > 4*sharedMost {
-		c.send = nil
-	}
-	if says(covered, err) {
-		return c.local(resp.AppendNullArray(nil, c.state.proto == 3))
-	}
-	return c.answerError(err)
-}
-
-// execute carries a guarded transaction out, unless one of its commands was refused.
-func (c *client) execute() error {
-	tx := &c.tx
-	failed, err := c.notAllQueued()
-	if err == nil && failed {
-		err = c.try() // what was not answered comes first
-	}
-	switch {
-	case err != nil:
-		return err
-	case failed || c.state.refused:
-		return c.abort()
-	}
-	run := c.read
-	if tx.plan.writes {
-		run = c.write
-	}
-	return c.guarded(tx.plan, body{name: "exec", raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
-}
-
-// unfit is a command that Redis does not queue, whatever its state.
-const unfit = "*1\r\n$3\r\nGET\r\n"
-
-// abort answers EXEC when one of the commands was refused: in Redis's words where it is asked to queue, and a
-// command that it surely refuses keeps it from carrying out the rest.
-func (c *client) abort() error {
-	if !c.tx.open {
-		return c.local(resp.AppendError(nil, execAborted))
-	}
-	up := c.up
-	if c.state.watching {
-		var err error
-		if up, err = c.beside(); err != nil {
-			return err
-		}
-	}
-	c.exchange.Reset(2, -1, false, nil)
-	if err := c.roundTripOn(up, c.exchange, []byte(unfit+exec)); err != nil {
-		return err
-	}
-	c.tx.open = false
-	return c.local(c.exchange.Frame(1))
-}
-
-// changed is what EXEC answers when Redis refuses in the block what it had queued for the client before; nil if it
-// does not. first is the index of the first command's reply.
-func (b body) changed(x *upstream.Exchange, first int) []byte {
-	for i := first; b.tx != nil && i < x.From; i++ {
-		if f := x.Frame(i); isError(f) {
-			return resp.AppendError(nil, "EXECABORT Transaction discarded because of: "+string(f[1:len(f)-2]))
-		}
-	}
-	return nil
-}
-
-// notAllQueued reports whether Redis has refused to queue a command.
-func (c *client) notAllQueued() (bool, error) {
-	tx := &c.tx
-	if !tx.open || c.state.watching {
-		return tx.failed, nil
-	}
-	if c.up.Outstanding() {
-		if _, err := c.sync([]byte(discard), false); err != nil {
-			return false, err
-		}
-		tx.open = false
-	}
-	return c.up.Errors() != tx.errors, nil
 }
