@@ -399,3 +399,56 @@ func TestGetexWithoutAHoldIsARead(t *testing.T) {
 	a.does("OK", "SET", "ctx:s", "A's")
 	wantValue(t, server, "ctx:s", "A's")
 }
+
+// A record made by a read that locks, or by a proxy of before there were reads without a hold, has a token for these
+// reads to see as well.
+func TestAReadWithoutAHoldSeesATokenInEveryRecord(t *testing.T) {
+	const key = "ctx:s"
+	for name, first := range map[string]func(t *testing.T, server *harness.Redis, b *party){
+		"of the first holder": func(t *testing.T, _ *harness.Redis, b *party) {
+			t.Helper()
+			b.does(nil, "GET", key)
+		},
+		"without a token stored": func(t *testing.T, server *harness.Redis, _ *party) {
+			t.Helper()
+			if err := server.Client().Set(t.Context(), recordOf(t, server, key).token, "1796000000000000 0 0 redis", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			fence := harness.StartProxy(t, harness.ProxyOptions{Name: "A's", Redis: server, ConfigYAML: guarding("mode: fence")})
+			lock := harness.StartProxy(t, harness.ProxyOptions{Name: "B's", Redis: server, ConfigYAML: guarding("mode: lock")})
+			a, _ := connect(t, "A", fence.Addr)
+			b, _ := connect(t, "B", lock.Addr)
+			first(t, server, b)
+			a.does(nil, "GET", key)
+			b.does("OK", "SET", key, "B's")
+			a.fails("FENCED", "SET", key, "A's, stale")
+			wantValue(t, server, key, "B's")
+			a.does("B's", "GET", key)
+			a.does("OK", "SET", key, "A's")
+		})
+	}
+}
+
+// What one connection of a pool has read without a hold is fenced when it is written over another one.
+func TestAReadWithoutAHoldOfAPoolIsFencedOverItsOtherConnections(t *testing.T) {
+	for _, mode := range looking {
+		t.Run(mode, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			proxyA, proxyB := two(t, server, "mode: "+mode, "owner: auto")
+			first, _ := connect(t, "the first of a pool", proxyA.Addr)
+			second, _ := connect(t, "the second of the pool", proxyA.Addr)
+			b, _ := connect(t, "B", proxyB.Addr)
+			first.does(nil, "GET", "ctx:s")
+			b.does("OK", "SET", "ctx:s", "B's")
+			second.fails("FENCED", "SET", "ctx:s", "stale")
+			wantValue(t, server, "ctx:s", "B's")
+			first.does("B's", "GET", "ctx:s")
+			second.does("OK", "SET", "ctx:s", "the pool's")
+			wantValue(t, server, "ctx:s", "the pool's")
+		})
+	}
+}

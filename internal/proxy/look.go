@@ -13,8 +13,8 @@ import (
 // than the value, never younger. The record is there from the session's first use on; where it is
 // known to be, a GET does, else a script that makes it.
 
-// errUnmade says that a record was not there, though it was thought to be.
-var errUnmade = errors.New("the record is not there")
+// errUnmade says that a record was not there, or had no token to see, though it was thought to.
+var errUnmade = errors.New("the record has no token")
 
 // looked takes a look at a record into its sequence.
 func (c *client) looked(frame []byte, s *lock.Sequence, a ask, now time.Time) error {
@@ -24,7 +24,7 @@ func (c *client) looked(frame []byte, s *lock.Sequence, a ask, now time.Time) er
 		return err
 	case err != nil:
 		return &downError{s.Record.String(), err}
-	case t.Grant == 0:
+	case t.Stamp() == (tokenstore.Stamp{}):
 		s.Unmade()
 		return errUnmade
 	}

@@ -230,7 +230,7 @@ func (c *client) decideRead(typ byte) bool {
 			}
 			continue
 		case lock.Look:
-			if t, err := c.srv.store.ParseLook(x.Frame(a.frame)); err != nil || t.Grant == 0 {
+			if t, err := c.srv.store.ParseLook(x.Frame(a.frame)); err != nil || t.Stamp() == (tokenstore.Stamp{}) {
 				return false
 			}
 			continue

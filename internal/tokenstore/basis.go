@@ -27,5 +27,6 @@ func (s Stamp) encode() string {
 	return strconv.FormatUint(s.Grant, 10) + " " + strconv.FormatUint(s.Seq, 10)
 }
 
-// Stamp is the last token stored in the record.
+// Stamp is the last token stored in the record. The zero Stamp: the record is missing, or of a version before reads
+// without a hold, and a look has to make one.
 func (t Token) Stamp() Stamp { return Stamp{t.StoredGrant, t.StoredSeq} }
