@@ -153,20 +153,15 @@ func (s *session) current(b tokenstore.Basis) bool {
 	return s.grant == b.Grant || b.Grant == 0 && b.Stored == tokenstore.Stamp{Grant: s.storedFor, Seq: s.storedSeq}
 }
 
-// stamp makes a record that is made anew like no other.
-func (s *session) stamp() {
-	if s.storedFor == 0 {
-		s.storedFor = s.grant
-	}
-}
-
 // look is a read's that takes no hold.
 func (f *fake) look(r *tokenstore.Record) tokenstore.Token {
 	f.mu.Lock()
 	s := f.at(r)
 	if s.grant == 0 {
 		s.grant = s.newer()
-		s.stamp()
+	}
+	if s.storedFor == 0 { // so that no other record has this token
+		s.storedFor = s.grant
 	}
 	f.mu.Unlock()
 	return f.token(r)
@@ -233,7 +228,6 @@ func (f *fake) begin(r *tokenstore.Record, c *tokenstore.Claim, waiter string, e
 	if s.held() == nil {
 		current := s.grant > 0 && s.current(expected)
 		s.grant = s.newer()
-		s.stamp()
 		s.occupy(c, "", c.Lease)
 		return granted(current)
 	}

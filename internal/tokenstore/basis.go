@@ -11,9 +11,8 @@ type Basis struct {
 	Stored Stamp
 }
 
-// Stamp is a token that was stored. A record made anew begins with the stamp (n, 0) of its own first
-// grant, so that no two records of a session have one in common: what was read before a record
-// was lost never looks current after it.
+// Stamp is a token that was stored. A look gives a record without one the stamp (n, 0) of its newest grant, so that no two
+// records of a session have one in common: what was read before a record was lost never looks current after it.
 type Stamp struct{ Grant, Seq uint64 }
 
 func (b Basis) encode() string {
@@ -27,6 +26,5 @@ func (s Stamp) encode() string {
 	return strconv.FormatUint(s.Grant, 10) + " " + strconv.FormatUint(s.Seq, 10)
 }
 
-// Stamp is the last token stored in the record. The zero Stamp: the record is missing, or of a version before reads
-// without a hold, and a look has to make one.
+// Stamp is the last token stored in the record. The zero Stamp: there is none, or no record, and a look has to make one.
 func (t Token) Stamp() Stamp { return Stamp{t.StoredGrant, t.StoredSeq} }

@@ -9,7 +9,7 @@ import (
 )
 
 // AppendLook appends the look script's call, for a read that takes no hold: it answers with one reply, the
-// record's token. A record that is missing is made.
+// record's token. It makes the record, or the token, if there is none.
 func (s *Store) AppendLook(dst []byte, r *Record, c *Claim) []byte {
 	dst = redcon.AppendArray(dst, 3+3+3)
 	dst = append(dst, s.scripts.look.evalsha...)

@@ -39,7 +39,6 @@ elseif v then
   redis.call('pexpire', T, ARGV[5])
 else
   local t = redis.call('time')
-  local n = math.max(grant + 1, t[1] * 1000000 + t[2])
-  redis.call('set', T, string.format('%.0f %.0f 0 %s', n, n, ARGV[4]), 'px', ARGV[5])
+  redis.call('set', T, string.format('%.0f 0 0 %s', math.max(grant + 1, t[1] * 1000000 + t[2]), ARGV[4]), 'px', ARGV[5])
 end
 return { verdict, v or '', redis.call('get', H) or '' }

@@ -9,10 +9,7 @@ local function token()
   return string.match(v, '^(%d+) (%d+) (%d+) (%S+)$')
 end
 
--- A record made anew begins as if its first grant had stored a token with seq 0: what was read before
--- a loss of the record is never taken for current.
 local function put(g, sg, ss, provider, ttl)
-  if sg == '0' then sg, ss = g, '0' end
   redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider, 'px', ttl)
 end
 
