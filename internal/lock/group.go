@@ -215,6 +215,13 @@ func (s *Sequence) lineUp(yes bool) {
 // Reads notes that whoever is inside is about to read.
 func (s *Sequence) Reads() { s.reading.Store(true) }
 
+// Rests notes that whoever is inside waits for something before it reads, in line for another session say.
+func (s *Sequence) Rests() {
+	if s.reading.Swap(false) && s.group != nil {
+		s.group.stir(s)
+	}
+}
+
 // Remembers reports whether the sequence holds its session, or has something to say about later writes.
 func (s *Sequence) Remembers() bool {
 	s.mu.Lock()

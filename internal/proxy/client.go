@@ -80,6 +80,7 @@ type client struct {
 	send     []byte
 	keys     []command.Key
 	parts    []part
+	reading  []part // those that the present command reads
 	session  []byte
 	asks     []ask
 	commit   commit

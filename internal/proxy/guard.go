@@ -66,11 +66,11 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 	}
 	defer leave(p.parts)
 	if !p.writes || p.reads || b.tx != nil {
-		for i := range p.parts {
-			p.parts[i].sequence.Reads()
-		}
+		c.reading = p.parts
+		c.reads()
 	}
 	err := run(p, b, start)
+	c.reading = nil
 	if err != nil {
 		giveUp(p.parts)
 		if c.unfenced(p, b, err) {
@@ -78,6 +78,20 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		}
 	}
 	return err
+}
+
+// reads tells other connections of the client that an answer may come at any time.
+func (c *client) reads() {
+	for i := range c.reading {
+		c.reading[i].sequence.Reads()
+	}
+}
+
+// rests tells them that none comes before a wait is over.
+func (c *client) rests() {
+	for i := range c.reading {
+		c.reading[i].sequence.Rests()
+	}
 }
 
 // probe is what a block stands on. It leaves nothing behind.

@@ -21,6 +21,8 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 		return c.locked(s, b.Holder, start)
 	}
 	c.srv.metrics.Waited(s.Rule.Name)
+	c.rests()
+	defer c.reads()
 	c.waiter.Park(s, expected, b.LeaseLeft)
 	c.inLine, c.wayGiven = at, 0
 	woken, err := c.queue(s.Rule.Wait - time.Since(start))

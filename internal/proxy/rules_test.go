@@ -66,6 +66,27 @@ func TestAHoldGoesOnUnderRevisedRules(t *testing.T) {
 	}
 }
 
+// A connection of the same client that waits for a session which another has read reads none of its others meanwhile.
+func TestAWriteIsNotHeldUpByASiblingThatWaitsForIt(t *testing.T) {
+	auto := func(r *rule.Rule) { r.Owner = rule.OwnerAuto }
+	for name, next := range map[string][]rule.Rule{
+		"in another session": {chat(auto, byKey)},
+		"by a longer rule":   {chat(auto), {Name: "vip", Prefix: "agent:s1:", Owner: rule.OwnerAuto, Mode: rule.ModeLock, Wait: patience}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := serve(t)
+			to.becomes(t, chat(auto))
+			a, b := dial(t, to), dial(t, to)
+			a.does("GET agent:s1:k", "$-1\r\n")
+			to.becomes(t, next...)
+			b.sends("GET agent:s1:k")
+			b.queued("chat", "s1")
+			a.does("SET agent:s1:k 1", "+OK\r\n")
+			b.gets("$1\r\n1\r\n")
+		})
+	}
+}
+
 func TestARevisedRuleIsThatOfTheSequencesThatBegin(t *testing.T) {
 	to := serve(t)
 	a, b := dial(t, to), dial(t, to)
