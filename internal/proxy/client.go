@@ -33,6 +33,8 @@ type client struct {
 
 	call       *upstream.Call // commands collected for a shared connection
 	callWrites bool
+	apart      bool             // they go over its own connection all the same
+	bulk       int              // how often commands still do, since it moves much at once
 	shares     *shares          // of those who are the same user; nil: it shares with nobody
 	shared     *upstream.Shared // the one used last
 	sharedKey  shareKey
@@ -119,6 +121,7 @@ func (c *client) run() {
 		c.finish()
 	}
 	c.unlink()
+	c.in.close()
 	c.out.close()
 	c.waiter.Close()
 	c.owner.Close()

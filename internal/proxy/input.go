@@ -2,19 +2,29 @@ package proxy
 
 import (
 	"io"
+	"sync"
 )
 
 const (
-	// inputSize is the size of a client's input buffer in bytes, as long as its commands fit.
+	// inputSize is the size of a client's input buffer in bytes, as long as it sends little at a time.
 	inputSize = 16 << 10
+	// inputLarge is the size of the buffer of one that sends more at a time.
+	inputLarge = 64 << 10
 	// aheadMost bounds what is read ahead of a waiting command, in bytes.
 	aheadMost = 1 << 20
 )
+
+// inputs are the large buffers that are not in use.
+var inputs = sync.Pool{New: func() any { return new([inputLarge]byte) }}
 
 // input is a client's input buffer: buf[start:end] was read and not yet consumed.
 type input struct {
 	buf        []byte
 	start, end int
+
+	small []byte            // of inputSize
+	large *[inputLarge]byte // nil unless buf is it
+	much  bool              // the last read was of more than fits the small one, or filled its room
 }
 
 // bytes returns what was read and not yet consumed.
@@ -42,19 +52,21 @@ func (in *input) join(requests, last []byte) []byte {
 func (in *input) fill(r io.Reader, missing int) error {
 	if in.start == in.end {
 		in.start, in.end = 0, 0
-		if len(in.buf) > 4*inputSize {
-			in.buf = nil
+		if len(in.buf) > inputLarge || in.large != nil && !in.much {
+			in.shrink()
 		}
-	} else if in.start > 0 {
-		in.end = copy(in.buf, in.buf[in.start:in.end])
+	}
+	switch {
+	case in.much && len(in.buf) < inputLarge:
+		in.enlarge()
+	case in.start > 0:
+		in.end = copy(in.buf, in.bytes())
 		in.start = 0
 	}
 	if in.end == len(in.buf) {
 		in.grow(max(missing, len(in.buf), inputSize))
 	}
-	n, err := r.Read(in.buf[in.end:])
-	in.end += n
-	return err
+	return in.read(r)
 }
 
 // ahead reads more while a request is in progress: what was handed out stays untouched. It
@@ -66,9 +78,15 @@ func (in *input) ahead(r io.Reader) (bool, error) {
 	if in.end == len(in.buf) {
 		in.grow(max(len(in.buf), inputSize))
 	}
-	n, err := r.Read(in.buf[in.end:])
+	return true, in.read(r)
+}
+
+func (in *input) read(r io.Reader) error {
+	room := in.buf[in.end:]
+	n, err := r.Read(room)
 	in.end += n
-	return true, err
+	in.much = n > inputSize || n == len(room)
+	return err
 }
 
 // grow makes room for n more bytes, in a new array.
@@ -76,5 +94,31 @@ func (in *input) grow(n int) {
 	buf := make([]byte, in.end-in.start+n)
 	in.end = copy(buf, in.bytes())
 	in.start = 0
-	in.buf = buf
+	in.buf, in.large = buf, nil
+}
+
+// enlarge goes on in a large buffer.
+func (in *input) enlarge() {
+	large := inputs.Get().(*[inputLarge]byte)
+	in.end = copy(large[:], in.bytes())
+	in.start = 0
+	if len(in.buf) == inputSize {
+		in.small = in.buf
+	}
+	in.buf, in.large = large[:], large
+}
+
+// shrink goes on in a small buffer, when there is nothing in the one at hand.
+func (in *input) shrink() {
+	if in.large != nil {
+		inputs.Put(in.large)
+	}
+	in.buf, in.large = in.small, nil
+}
+
+// close gives the buffer up.
+func (in *input) close() {
+	if in.large != nil {
+		in.shrink()
+	}
 }

@@ -171,3 +171,23 @@ func TestCommandsAreJoinedWhereTheyWereReadAndCopiedWhereTheyWereNot(t *testing.
 		t.Errorf("what was read became %q", got)
 	}
 }
+
+func TestTheBufferIsAsLargeAsWhatCameLast(t *testing.T) {
+	var in input
+	for _, step := range []struct{ arrives, size int }{
+		{100, inputSize}, {inputSize, inputSize}, {inputSize + 1, inputLarge}, {inputLarge, inputLarge}, {inputSize + 1, inputLarge},
+		{inputSize, inputLarge}, {inputSize - 1, inputSize}, {100, inputSize},
+	} {
+		from := drip{&endless{}, step.arrives}
+		if err := in.fill(&from, 0); err != nil {
+			t.Fatal(err)
+		}
+		if len(in.buf) != step.size {
+			t.Errorf("%d bytes are read into %d, want %d", step.arrives, len(in.buf), step.size)
+		}
+		in.consume(len(in.bytes()))
+	}
+	if in.close(); in.large != nil {
+		t.Error("the large buffer is kept")
+	}
+}

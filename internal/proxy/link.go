@@ -12,6 +12,11 @@ func (c *client) link() error {
 	if err := c.sendShared(); err != nil {
 		return err
 	}
+	return c.own()
+}
+
+// own makes sure that the client has an upstream connection of its own, in the same state as the client.
+func (c *client) own() error {
 	if c.adrift.Load() {
 		c.drop()
 	}

@@ -29,6 +29,14 @@ const shareFrom = 8
 // sharedMost bounds what one client collects for a shared connection before it is sent, in bytes.
 const sharedMost = 64 << 10
 
+const (
+	// bulky is how much makes clients move it over connections of their own, in bytes of what is sent or answered at
+	// once: there it need not be kept until all of it is there.
+	bulky = 32 << 10
+	// bulkTurns is how often they do before it is looked again how much they move.
+	bulkTurns = 64
+)
+
 // shareable reports whether a command may travel on a shared connection.
 func shareable(cmd *command.Command) bool {
 	switch {
@@ -113,14 +121,21 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 	if c.maySubscribe() {
 		return false, nil // messages and replies come in one order
 	}
-	if c.call.Frames == 0 && c.shares.clients.Load() < shareFrom {
+	switch {
+	case c.call.Frames > 0:
+	case c.bulk > 0:
+		c.bulk--
+		c.apart = true
+	case c.shares.clients.Load() < shareFrom:
 		return false, nil
 	}
-	if c.up != nil && c.up.Outstanding() {
-		return false, nil // behind what was sent before
-	}
-	if c.call.Frames == 0 && c.out.behind() {
-		return false, nil // its replies had better wait in Redis
+	if !c.apart {
+		if c.up != nil && c.up.Outstanding() {
+			return false, nil // behind what was sent before
+		}
+		if c.call.Frames == 0 && c.out.behind() {
+			return false, nil // its replies had better wait in Redis
+		}
 	}
 	c.call.Requests = c.in.join(c.call.Requests, raw)
 	c.call.Frames++
@@ -141,8 +156,11 @@ func (c *client) do() error {
 
 // sendShared carries out what was collected and takes the replies.
 func (c *client) sendShared() error {
-	if c.call.Frames == 0 {
+	switch {
+	case c.call.Frames == 0:
 		return nil
+	case c.apart:
+		return c.sendApart()
 	}
 	key := shareKey{c.state.db, c.state.proto, c.callWrites}
 	if c.shared == nil || c.sharedKey != key {
@@ -150,12 +168,30 @@ func (c *client) sendShared() error {
 	}
 	err := c.do()
 	c.owed(err)
+	if len(c.call.Requests) >= bulky || len(c.call.Replies) >= bulky {
+		c.bulk = bulkTurns
+	}
 	_, writeErr := c.out.Write(c.call.Replies)
 	c.owed(writeErr)
-	c.call.Release()
-	c.call.Requests, c.call.Frames, c.callWrites = nil, 0, false
+	c.collected()
 	if err != nil {
 		return err
 	}
 	return writeErr
+}
+
+// collected gives up what was collected.
+func (c *client) collected() {
+	c.call.Release()
+	c.call.Requests, c.call.Frames, c.callWrites, c.apart = nil, 0, false, false
+}
+
+// sendApart sends what was collected on the client's own connection. The replies are passed on as they come.
+func (c *client) sendApart() error {
+	if err := c.own(); err != nil {
+		return err
+	}
+	c.up.PassInPlace(c.call.Requests, c.call.Frames)
+	c.collected()
+	return c.up.Flush()
 }

@@ -46,6 +46,8 @@ type Conn struct {
 
 	in  *[receiveBuffer]byte // nil while there is nothing to receive
 	out []byte               // requests not yet sent
+	put [][]byte             // those before the last few: parts of out, and what stays where it is until Flush
+	at  int                  // the start of those in out that put has not
 
 	mu      sync.Mutex
 	waiting []awaited // replies to come, in order; waiting[head:] are open
@@ -129,6 +131,13 @@ func (c *Conn) Pass(request []byte, n int) {
 	if n > 0 {
 		c.waiting = append(c.waiting, awaited{frames: n, quiet: c.Quiet})
 	}
+}
+
+// PassInPlace is Pass for requests that stay as they are until Flush: they are not copied.
+func (c *Conn) PassInPlace(requests []byte, n int) {
+	c.put = append(c.put, c.out[c.at:len(c.out):len(c.out)], requests)
+	c.at = len(c.out)
+	c.Pass(nil, n)
 }
 
 // mergeable reports whether more replies to pass may be counted with these.
@@ -217,10 +226,10 @@ func (c *Conn) Send(x *Exchange, requests []byte) {
 
 // Flush sends what was appended in one write.
 func (c *Conn) Flush() error {
-	if len(c.out) == 0 {
+	if len(c.out) == 0 && len(c.put) == 0 {
 		return nil
 	}
-	_, err := c.nc.Write(c.out)
+	err := c.send()
 	if cap(c.out) > outKept {
 		c.out = nil // a large value passed by
 	}
@@ -229,6 +238,19 @@ func (c *Conn) Flush() error {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
 	return nil
+}
+
+// send writes what was appended.
+func (c *Conn) send() error {
+	var err error
+	for _, piece := range append(c.put, c.out[c.at:]) {
+		if len(piece) > 0 && err == nil {
+			_, err = c.nc.Write(piece)
+		}
+	}
+	clear(c.put)
+	c.put, c.at = c.put[:0], 0
+	return err
 }
 
 // Outstanding reports whether replies are still to come.

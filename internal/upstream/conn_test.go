@@ -643,3 +643,30 @@ func TestARandomConversationKeepsItsOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestRequestsThatStayInPlaceAreSentInTheirOrder(t *testing.T) {
+	s := newScene(t)
+	place := []byte("in place")
+	s.Pass([]byte("a"), 1)
+	s.PassInPlace(place[:2], 1)
+	s.PassInPlace(place[2:], 2)
+	for range 1000 {
+		s.Pass([]byte("and much more "), 0)
+	}
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	copy(place, "changed!")
+	s.Pass([]byte("b"), 1)
+	if err := s.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(s.peer.requests, ""), "ain place"+strings.Repeat("and much more ", 1000)+"b"; got != want {
+		t.Errorf("sent %.40q … %d bytes, want %.40q … %d", got, len(got), want, len(want))
+	}
+	s.replies("+a\r\n+1\r\n-2\r\n", "+3\r\n+b\r\n")
+	s.got("+a\r\n+1\r\n-2\r\n+3\r\n+b\r\n")
+	if s.Outstanding() || s.Errors() != 1 {
+		t.Errorf("outstanding %v, %d errors", s.Outstanding(), s.Errors())
+	}
+}

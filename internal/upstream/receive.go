@@ -120,6 +120,9 @@ func (c *Conn) reply(data []byte) (n int, err error) {
 func (c *Conn) take(data []byte) (n int, err error) {
 	w := c.awaited()
 	x := w.exchange
+	if x == nil && w.ear == nil && w.confirms == "" {
+		return c.pass(data, w)
+	}
 	if !c.framer.Partial() {
 		c.framer.Interposed = x == nil || !x.Subscribes
 		switch {
@@ -162,6 +165,39 @@ func (c *Conn) take(data []byte) (n int, err error) {
 	return n, nil
 }
 
+// pass takes the replies to pass on that data begins with downstream, in one piece.
+func (c *Conn) pass(data []byte, w awaited) (n int, err error) {
+	c.framer.Interposed = true
+	whole := 0
+	for {
+		if !c.framer.Partial() && data[n] == '-' {
+			c.errors.Add(1)
+		}
+		used, done, err := c.framer.Scan(data[n:])
+		if err != nil && whole > 0 {
+			break // it is said again of the rest
+		} else if err != nil {
+			return used, fmt.Errorf("the upstream does not speak RESP: %w", err)
+		}
+		n += used
+		if done {
+			whole++
+		}
+		if n == len(data) || whole == max(w.frames, 1) || c.suspect(data[n]) {
+			break
+		}
+	}
+	if !w.quiet {
+		if _, err := c.down.Write(data[:n]); err != nil {
+			return n, err
+		}
+	}
+	if whole == 0 {
+		return n, nil
+	}
+	return n, c.passedOn(whole)
+}
+
 // exec takes an EXEC's array apart. Anything else in its place is a reply to keep.
 func (c *Conn) exec(x *Exchange, data []byte) (n int, err error) {
 	n, complete := x.opens(data)
@@ -194,6 +230,22 @@ func (c *Conn) awaited() awaited {
 // nobody reports whether nothing is awaited.
 func (w *awaited) nobody() bool {
 	return w.frames == 0 && w.confirms == "" && w.exchange == nil && w.local == nil && !w.raw
+}
+
+// passedOn counts replies that were passed on as arrived does one.
+func (c *Conn) passedOn(n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.head == len(c.waiting) {
+		return nil
+	}
+	w := &c.waiting[c.head]
+	c.answered(n)
+	if w.frames -= n; w.frames > 0 {
+		return nil
+	}
+	c.pop()
+	return c.locals()
 }
 
 // arrived counts a reply, and takes those of the proxy's own that stood behind it downstream.
