@@ -76,9 +76,7 @@ func closeLeavesNothingBehind(s *stage) {
 			h := inner.take(p, session)
 			waiter := inner.beginInLine(p, session, 1)
 			lost := inner.takeAtLast(p, inner.lease(inner.session("lost", string(rune('a'+i)))))
-			lost.entry.end()
-			inner.h.End(inner, lost.entry.session)
-			lost.isLost("after it was ended at the servers")
+			lost.isEndedAtTheServers()
 			waiter.givesUp()
 			if i > 0 {
 				h.release()

@@ -34,10 +34,8 @@ func grantsGrow(s *stage) {
 	s.takeAtLast(two, kept(session)).release()
 
 	lost := s.takeAtLast(one, s.lease(session))
-	lost.entry.end()
-	s.h.End(s, session)
+	lost.isEndedAtTheServers()
 	s.takeAtLast(two, kept(session)).release()
-	lost.isLost("after it was ended at the servers")
 	s.takeAtLast(one, kept(session)).release()
 
 	lost = s.takeAtLast(two, s.lease(session))

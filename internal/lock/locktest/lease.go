@@ -1,11 +1,6 @@
 package locktest
 
-import (
-	"errors"
-	"time"
-
-	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
-)
+import "time"
 
 func aRenewedHoldOutlivesItsLease(s *stage) {
 	one, two := s.open(), s.open()
@@ -61,14 +56,7 @@ func aHoldEndedAtTheServersIsLost(s *stage) {
 	one, two := s.open(), s.open()
 	h := s.takeAtLast(one, s.lease(session))
 	waiter := s.beginInLine(two, session, 1)
-	h.entry.end() // for the operator's word counts
-	s.h.End(s, session)
-	s.eventually("Renew says that the hold was ended at the servers", func() bool {
-		return errors.Is(h.renew(), provider.ErrLost)
-	})
-	if !h.lost() {
-		s.Fatal("Renew says that the hold is over, and Lost is open")
-	}
+	h.isEndedAtTheServers()
 	next := waiter.granted()
 	h.isOver("after its successor was granted")
 	next.stands("after its predecessor was ended")

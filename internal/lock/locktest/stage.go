@@ -67,7 +67,7 @@ func (s *stage) open() Proxy {
 	}
 }
 
-// down makes sure that the servers run again when the test ends. Call it after all proxies were opened
+// restoreServers makes sure that the servers run again when the test ends. Call it after all proxies were opened
 // that are to see them run before they close.
 func (s *stage) restoreServers() {
 	s.Cleanup(func() {
@@ -227,6 +227,19 @@ func (h *held) isOver(when string) {
 	h.s.Helper()
 	if err := h.renew(); !errors.Is(err, provider.ErrLost) {
 		h.s.Fatalf("Renew of a hold that is over %s: %v; want ErrLost", when, err)
+	}
+}
+
+// isEndedAtTheServers ends the hold as an operator would, and fails the test unless its owner is told when it renews.
+func (h *held) isEndedAtTheServers() {
+	h.s.Helper()
+	h.entry.end() // an operator may do that
+	h.s.h.End(h.s, h.entry.session)
+	h.s.eventually("Renew says that the hold was ended at the servers", func() bool {
+		return errors.Is(h.renew(), provider.ErrLost)
+	})
+	if !h.lost() {
+		h.s.Fatal("Renew says that the hold is over, and Lost is open")
 	}
 }
 
