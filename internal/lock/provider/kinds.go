@@ -1,7 +1,9 @@
 package provider
 
 // Kinds are the providers that there are, beside the store itself (redis).
-var Kinds = []Kind{}
+var Kinds = []Kind{
+	Etcd,
+}
 
 // Find returns the kind of a name.
 func Find(name string) (Kind, bool) {

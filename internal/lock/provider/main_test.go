@@ -1,0 +1,9 @@
+package provider_test
+
+import (
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
