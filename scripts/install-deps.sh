@@ -13,6 +13,7 @@ command -v redis-cli >/dev/null || missing+=(redis-tools)
 has_redis_py || missing+=(python3-redis)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+command -v etcd >/dev/null || missing+=(etcd-server)
 command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev) # for the race detector
 for extra; do
 	command -v "${extra%%=*}" >/dev/null || missing+=("${extra#*=}")
@@ -43,5 +44,8 @@ echo "Installing ${missing[*]}"
 as_root apt-get update -qq
 as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 for package in "${missing[@]}"; do
-	case $package in redis-server | haproxy | nutcracker) retire_service "$package" ;; esac
+	case $package in
+	redis-server | haproxy | nutcracker) retire_service "$package" ;;
+	etcd-server) retire_service etcd ;;
+	esac
 done
