@@ -14,6 +14,7 @@ type faults struct {
 	sameGrant, grantsShrink, grantsTooLarge    bool // now and then a grant is the last one again; each is smaller; they don't fit
 	forgetsGrants, forgetsSession              bool // a restart, or the last release, starts from 1 again
 	ignoresAbove                               bool
+	forgetsLatest, needsAll                    bool // a failover loses the last grants; one server down is an outage
 	reentrant, grantsToAll                     bool // a second owner of the same proxy, or anybody, is granted at once
 	lifo                                       bool // the last in line comes first
 	staysInLine, forgetsCancelledGrant         bool // a waiter that gives up keeps its place, or what it was granted meanwhile
@@ -73,6 +74,8 @@ func TestEachFaultIsFound(t *testing.T) {
 		"grants are too large":                 {faults{grantsTooLarge: true}, "GrantsGrow"},
 		"a restart forgets the grants":         {faults{forgetsGrants: true}, "GrantsGrow"},
 		"a free session forgets its grants":    {faults{forgetsSession: true}, "GrantsGrow"},
+		"a failover forgets the last grants":   {faults{forgetsLatest: true}, "OneServerMayDie"},
+		"one dead server is an outage":         {faults{needsAll: true}, "OneServerMayDie"},
 		"the store's newest grant is ignored":  {faults{ignoresAbove: true}, "GrantsGoAboveTheStores"},
 		"owners of a proxy share a hold":       {faults{reentrant: true}, "OneOwnerHoldsAtATime"},
 		"everybody holds":                      {faults{grantsToAll: true}, "OneOwnerHoldsAtATime"},

@@ -21,6 +21,9 @@ type Harness struct {
 	// Waiting is how many stand in line for a session at the servers, its holder not counted. Nil unless the
 	// provider promises that who comes first is served first.
 	Waiting func(tb testing.TB, session string) int
+	// KillOne ends one of several servers, without notice: the one that matters most, a leader if there is one. Servers.Start
+	// starts it again. Nil if the provider needs all servers that there are.
+	KillOne func(tb testing.TB)
 	// StepClock steps the clock of one server that counts leases by it; nil if there is none such.
 	StepClock func(tb testing.TB, by time.Duration)
 

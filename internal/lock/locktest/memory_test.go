@@ -65,6 +65,7 @@ func (m *memory) harness() Harness {
 		Waiting:   func(_ testing.TB, session string) int { return m.waiting(session) },
 		Lease:     memoryLease, Gone: memoryLease + time.Second, OwnLeases: true, GoesAbove: true,
 	}
+	h.KillOne = func(testing.TB) { m.failOver() }
 	if m.faults.order != fifo {
 		h.Waiting = nil
 	}
@@ -86,6 +87,22 @@ func (m *memory) enter(s serverState) {
 		m.lines, m.lastEver = map[string]*line{}, 0
 	}
 	m.state = s
+}
+
+// failOver is what clients see when a leader dies: for a moment nobody is there.
+func (m *memory) failOver() {
+	m.Stop()
+	time.Sleep(100 * time.Millisecond)
+	m.mu.Lock()
+	for _, l := range m.lines {
+		if m.faults.forgetsLatest {
+			l.places, l.last = nil, max(l.last, 2)-2
+		}
+	}
+	m.mu.Unlock()
+	if !m.faults.needsAll {
+		m.Start()
+	}
 }
 
 func (m *memory) stepClock(by time.Duration) {

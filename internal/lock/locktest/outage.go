@@ -2,9 +2,10 @@ package locktest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
@@ -110,11 +111,7 @@ func serversMayRestart(s *stage) {
 	s.takeAtLast(two, kept(free)).release()
 	s.takeAtLast(one, kept(free)).release()
 
-	// The hold may have come through or be lost; the proxy has to know.
-	s.eventually("a hold stands or is over", func() bool {
-		err := h.renew()
-		return err == nil || errors.Is(err, provider.ErrLost)
-	})
+	h.isKnown() // it may have come through or be lost
 	ctx, cancel := brief()
 	defer cancel()
 	h.entry.end()
@@ -165,6 +162,85 @@ func serversMayComeLater(s *stage) {
 	s.takeAtLast(late, kept(session)).release()
 	s.eventually("Check finds servers that have come later", func() bool { return asks(late) == nil })
 	s.takeAtLast(witness, kept(session)).release()
+}
+
+// oneServerMayDie ends a server under load, twice. Each time the owners go on without it.
+func oneServerMayDie(s *stage) {
+	const owners, kills, turns = 4, 2, 20
+	session, long := s.session("busy"), s.session("held")
+	proxies := []Proxy{s.open(), s.open()}
+	s.restoreServers()
+	h := s.takeAtLast(proxies[0], s.lease(long))
+	waiter := s.beginInLine(proxies[1], long, 1)
+
+	var taken, value, lapsed atomic.Int64
+	over := make(chan struct{})
+	var stop sync.Once
+	defer stop.Do(func() { close(over) })
+	var busy sync.WaitGroup
+	for i := range owners {
+		busy.Go(func() {
+			s.owner(proxies[i%2], session, over, func(h *held) {
+				read := value.Load()
+				time.Sleep(time.Millisecond)
+				value.Store(read + 1)
+				if h.lost() || time.Now().After(h.Until()) {
+					lapsed.Add(1) // the ledger judges
+				}
+				taken.Add(1)
+			})
+		})
+	}
+	progress := func(when string) {
+		before := taken.Load()
+		s.eventually("owners go on "+when, func() bool { return taken.Load() >= before+turns })
+	}
+	progress("before anything happens")
+	for range kills {
+		s.h.KillOne(s)
+		progress("without one server")
+		h.isKnown()
+		s.h.Servers.Start()
+		progress("with all servers again")
+	}
+	stop.Do(func() { close(over) })
+	idle := make(chan struct{})
+	go func() { busy.Wait(); close(idle) }()
+	s.await(idle, "the owners come to an end")
+	if got, want := value.Load(), taken.Load(); got != want && lapsed.Load() == 0 {
+		s.Errorf("%d of %d updates are there", got, want)
+	}
+	_ = h.giveBack() // it may be lost
+	s.await(waiter.done, "a waiter comes to an end")
+	if waiter.err == nil {
+		waiter.hold.release()
+	}
+	for _, p := range proxies {
+		s.takeAtLast(p, kept(session)).release()
+		s.takeAtLast(p, kept(long)).release()
+	}
+}
+
+// owner takes a session again and again, though the provider may not always be there, until over closes.
+func (s *stage) owner(p Proxy, session string, over <-chan struct{}, turn func(*held)) {
+	for {
+		select {
+		case <-over:
+			return
+		default:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), s.h.Gone+patience)
+		h, err := s.acquire(ctx, p, s.lease(session))
+		cancel()
+		if err != nil {
+			time.Sleep(5 * time.Millisecond)
+			continue
+		}
+		turn(h)
+		if h.giveBack() != nil { // it ends with its lease
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
 }
 
 // aClockMayStep steps one server's clock past the lease and back.

@@ -48,6 +48,7 @@ var checks = []check{
 	{name: "ServersMayRestart", play: serversMayRestart},
 	{name: "ServersMayBePausedPastTheLease", play: serversMayBePausedPastTheLease},
 	{name: "ServersMayComeLater", play: serversMayComeLater},
+	{name: "OneServerMayDie", play: oneServerMayDie, needs: func(h Harness) bool { return h.KillOne != nil }},
 	{name: "AClockMayStep", play: aClockMayStep, needs: func(h Harness) bool { return h.StepClock != nil }},
 
 	{name: "CloseGivesEverythingBack", play: closeGivesEverythingBack},

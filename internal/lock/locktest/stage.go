@@ -243,6 +243,15 @@ func (h *held) isEndedAtTheServers() {
 	}
 }
 
+// isKnown fails the test unless the provider says at last whether the hold stands.
+func (h *held) isKnown() {
+	h.s.Helper()
+	h.s.eventually("a hold stands or is over", func() bool {
+		err := h.renew()
+		return err == nil || errors.Is(err, provider.ErrLost)
+	})
+}
+
 func (h *held) lost() bool {
 	select {
 	case <-h.Lost():

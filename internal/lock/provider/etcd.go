@@ -10,8 +10,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 )
 
 // Etcd keeps locks in etcd (3.4 and later). Its settings are EtcdSettings.
@@ -63,7 +61,9 @@ type etcdLocker struct {
 	lease   *etcdLease    // nil while there is none
 	leased  chan struct{} // closed when there is a lease
 	trouble error         // why there is none
-	places  uint64        // names for places
+
+	explained bool   // in the log, since there was one
+	places    uint64 // names for places
 }
 
 func openEtcd(s Settings, env Environment) (Locker, error) {
@@ -111,11 +111,12 @@ func (l *etcdLocker) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.settings.RequestTimeout)
-	defer cancel()
 	key := l.settings.Prefix + "line/"
 	never := clientv3.Compare(clientv3.Version(key), "<", 0)
-	_, err = lease.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, "")).Else(clientv3.OpGet(key)).Commit()
+	err = l.settings.ask(ctx, func(ctx context.Context) error {
+		_, err := lease.client.Txn(ctx).If(never).Then(clientv3.OpPut(key, "")).Else(clientv3.OpGet(key)).Commit()
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("ask etcd: %w", err)
 	}
@@ -239,7 +240,7 @@ func (l *etcdLocker) publish(lease *etcdLease) {
 	l.log.Info("etcd has given the proxy a lease", "lease", fmt.Sprintf("%x", int64(lease.id)), "ttl", lease.ttl)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lease = lease
+	l.lease, l.explained = lease, false
 	close(l.leased)
 }
 
@@ -259,10 +260,12 @@ func (l *etcdLocker) withdraw(lease *etcdLease, cause error) {
 func (l *etcdLocker) explain(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.life.Err() == nil && l.trouble.Error() != err.Error() {
-		l.log.Warn("etcd gives the proxy no lease; it is tried again", "cause", err)
+	level := slog.LevelDebug
+	if !l.explained {
+		level = slog.LevelWarn
 	}
-	l.trouble = err
+	l.log.Log(l.life, level, "etcd gives the proxy no lease; it is tried again", "cause", err)
+	l.explained, l.trouble = true, err
 }
 
 // current is the proxy's lease. It waits for one for the time of a request.
@@ -271,7 +274,7 @@ func (l *etcdLocker) current(ctx context.Context) (*etcdLease, error) {
 	defer timeout.Stop()
 	for {
 		l.mu.Lock()
-		lease, leased, trouble := l.lease, l.leased, l.trouble
+		lease, leased := l.lease, l.leased
 		l.mu.Unlock()
 		if lease != nil {
 			return lease, context.Cause(l.life)
@@ -283,38 +286,9 @@ func (l *etcdLocker) current(ctx context.Context) (*etcdLease, error) {
 		case <-l.life.Done():
 			return nil, context.Cause(l.life)
 		case <-timeout.C:
-			return nil, fmt.Errorf("etcd gives the proxy no lease: %w", trouble)
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return nil, fmt.Errorf("etcd gives the proxy no lease: %w", l.trouble)
 		}
-	}
-}
-
-// passing says of an error that another attempt may succeed.
-func passing(err error) bool {
-	code := status.Code(err)
-	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
-		code = known.Code()
-	}
-	switch code {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Internal, codes.Unknown, codes.Canceled:
-		return true
-	}
-	return false
-}
-
-// pause is the time between attempts: longer each time, up to a second.
-type pause struct{ next time.Duration }
-
-func newPause() *pause { return &pause{next: 20 * time.Millisecond} }
-
-// wait is false when ctx ends.
-func (p *pause) wait(ctx context.Context) bool {
-	timer := time.NewTimer(p.next)
-	defer timer.Stop()
-	p.next = min(2*p.next, time.Second)
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -49,8 +49,6 @@ func (h *etcdHold) Renew(ctx context.Context) error {
 	if h.isOver() {
 		return ErrLost
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.place.lease.locker.settings.RequestTimeout)
-	defer cancel()
 	exists, err := h.place.exists(ctx)
 	switch {
 	case err == nil && !exists:
@@ -74,8 +72,6 @@ func (h *etcdHold) Release(ctx context.Context) error {
 	if done || h.place.lease.locker.life.Err() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, h.place.lease.locker.settings.RequestTimeout)
-	defer cancel()
 	if err := h.place.delete(ctx); err != nil {
 		h.place.leave() // or it would stand as long as the proxy lives
 		return fmt.Errorf("release at etcd: %w", err)

@@ -2,7 +2,9 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
+
+var errEtcdSilent = errors.New("it did not answer in time")
 
 // etcdLease is a lease of the proxy. It begins when etcd has given it, is renewed at a third of its time, and is over for good when that
 // did not succeed in time, when etcd does not know it any more, or when the Locker closes.
@@ -56,6 +60,8 @@ func (l *etcdLease) over(cause error) {
 
 // keep renews the lease until it is over, and says why it is.
 func (l *etcdLease) keep() error {
+	beat := &etcdBeat{lease: l}
+	defer beat.close()
 	next, trouble := l.ttl/3, error(nil)
 	for {
 		select {
@@ -67,42 +73,84 @@ func (l *etcdLease) keep() error {
 		if left <= 0 {
 			return fmt.Errorf("it was not renewed in %v: %w", l.ttl, trouble)
 		}
-		trouble = l.renew(min(left, l.ttl/4))
+		asked := time.Now()
+		ttl, err := beat.ask(min(left, l.ttl/4))
 		switch {
-		case trouble == nil:
+		case err == nil:
+			l.extend(asked.Add(ttl))
 			next = l.ttl / 3
-		case passing(trouble):
-			next = min(l.ttl/30, max(time.Until(l.Until()), 0))
+		case passing(err):
+			next, trouble = min(l.ttl/30, max(time.Until(l.Until()), 0)), err
 		default:
-			return trouble
+			return err
 		}
 	}
 }
 
-// renew renews the lease once. (The library's KeepAlive does not tell when it has asked, and its KeepAliveOnce asks again without
-// a pause while nobody is there.)
-func (l *etcdLease) renew(timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(l.life, timeout)
-	defer cancel()
-	asked := time.Now()
-	stream, err := clientv3.RetryLeaseClient(l.client).LeaseKeepAlive(ctx)
-	if err != nil {
-		return err
-	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(l.id)}); err != nil {
-		return err
-	}
-	reply, err := stream.Recv()
-	if err != nil {
-		return err
-	}
-	if reply.TTL <= 0 {
-		return rpctypes.ErrLeaseNotFound
-	}
+// extend notes that the lease was renewed, unless that comes too late.
+func (l *etcdLease) extend(until time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.life.Err() == nil {
-		l.until = asked.Add(time.Duration(reply.TTL) * time.Second)
+		l.until = until
 	}
+}
+
+// etcdBeat renews a lease over a stream of its own, one question at a time. (Of the library's ways, KeepAlive does not tell when it has
+// asked, and KeepAliveOnce opens a stream, and logs in, each time.)
+type etcdBeat struct {
+	lease  *etcdLease
+	stream pb.Lease_LeaseKeepAliveClient // nil while there is none
+	end    context.CancelFunc            // of the stream
+}
+
+// ask asks for another term, and returns how long it is.
+func (b *etcdBeat) ask(timeout time.Duration) (time.Duration, error) {
+	if b.stream == nil {
+		if err := b.open(timeout); err != nil {
+			return 0, err
+		}
+	}
+	alarm := time.AfterFunc(timeout, b.end)
+	err := b.stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(b.lease.id)})
+	var reply *pb.LeaseKeepAliveResponse
+	if err == nil || errors.Is(err, io.EOF) { // the stream's own error comes with the answer
+		reply, err = b.stream.Recv()
+	}
+	rang := !alarm.Stop()
+	if rang || err != nil {
+		b.close() // the answer may still come, and would be taken for the next one
+	}
+	switch {
+	case err != nil && rang:
+		return 0, errEtcdSilent
+	case err != nil:
+		return 0, err
+	case reply.TTL <= 0:
+		return 0, rpctypes.ErrLeaseNotFound
+	}
+	return time.Duration(reply.TTL) * time.Second, nil
+}
+
+func (b *etcdBeat) open(timeout time.Duration) (err error) {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(b.lease.life))
+	alarm := time.AfterFunc(timeout, cancel)
+	b.stream, err = clientv3.RetryLeaseClient(b.lease.client).LeaseKeepAlive(ctx)
+	if !alarm.Stop() {
+		err = errEtcdSilent
+	}
+	if err != nil {
+		cancel()
+		b.stream = nil
+		return err
+	}
+	b.end = cancel
 	return nil
+}
+
+func (b *etcdBeat) close() {
+	if b.stream != nil {
+		b.end()
+		b.stream = nil
+	}
 }

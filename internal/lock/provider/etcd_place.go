@@ -107,15 +107,12 @@ func (p *etcdPlace) enterOrLeave(ctx context.Context) (ahead, error) {
 }
 
 // enter puts the place at the end of the line.
-func (p *etcdPlace) enter() (ahead, error) {
-	ctx, cancel := context.WithTimeout(p.lease.life, p.lease.locker.settings.RequestTimeout)
-	defer cancel()
-	for pause := newPause(); ; {
-		a, err := p.tryToEnter(ctx)
-		if err == nil || !passing(err) || !pause.wait(ctx) {
-			return a, err
-		}
-	}
+func (p *etcdPlace) enter() (a ahead, err error) {
+	err = p.ask(p.lease.life, func(ctx context.Context) error {
+		a, err = p.tryToEnter(ctx)
+		return err
+	})
+	return a, err
 }
 
 func (p *etcdPlace) tryToEnter(ctx context.Context) (ahead, error) {
@@ -178,7 +175,11 @@ func (p *etcdPlace) wait(ctx context.Context, a ahead) (ahead, error) {
 		if gone && a.only {
 			return ahead{}, nil
 		}
-		next, err := p.lookOnce(ctx)
+		var next ahead
+		err := p.ask(ctx, func(ctx context.Context) (err error) {
+			next, err = p.look(ctx)
+			return err
+		})
 		switch {
 		case err == nil && (gone || next.nearest != a.nearest):
 			return next, nil
@@ -191,12 +192,6 @@ func (p *etcdPlace) wait(ctx context.Context, a ahead) (ahead, error) {
 			return ahead{}, context.Cause(ctx)
 		}
 	}
-}
-
-func (p *etcdPlace) lookOnce(ctx context.Context) (ahead, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.lease.locker.settings.RequestTimeout)
-	defer cancel()
-	return p.look(ctx)
 }
 
 // gone watches the nearest before the place; false means that the watch has ended before it went.
@@ -229,14 +224,15 @@ func (p *etcdPlace) leave() {
 }
 
 func (p *etcdPlace) tryToLeave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.lease.locker.settings.RequestTimeout)
-	defer cancel()
 	if p.revision != 0 {
 		return p.delete(ctx)
 	}
-	_, err := p.lease.client.Txn(ctx).
-		Then(clientv3.OpPut(p.left, "", clientv3.WithLease(p.lease.id)), clientv3.OpDelete(p.key)).
-		Commit()
+	err := p.ask(ctx, func(ctx context.Context) error {
+		_, err := p.lease.client.Txn(ctx).
+			Then(clientv3.OpPut(p.left, "", clientv3.WithLease(p.lease.id)), clientv3.OpDelete(p.key)).
+			Commit()
+		return err
+	})
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return nil
 	}
@@ -245,15 +241,24 @@ func (p *etcdPlace) tryToLeave(ctx context.Context) error {
 
 // delete takes the place out of the line.
 func (p *etcdPlace) delete(ctx context.Context) error {
-	_, err := p.lease.client.Delete(ctx, p.key)
-	return err
+	return p.ask(ctx, func(ctx context.Context) error {
+		_, err := p.lease.client.Delete(ctx, p.key)
+		return err
+	})
 }
 
 // exists asks etcd for the place.
-func (p *etcdPlace) exists(ctx context.Context) (bool, error) {
-	reply, err := p.lease.client.Get(ctx, p.key, clientv3.WithKeysOnly())
-	if err != nil {
-		return false, err
-	}
-	return len(reply.Kvs) == 1 && reply.Kvs[0].CreateRevision == p.revision, nil
+func (p *etcdPlace) exists(ctx context.Context) (exists bool, err error) {
+	err = p.ask(ctx, func(ctx context.Context) error {
+		reply, err := p.lease.client.Get(ctx, p.key, clientv3.WithKeysOnly())
+		if err == nil {
+			exists = len(reply.Kvs) == 1 && reply.Kvs[0].CreateRevision == p.revision
+		}
+		return err
+	})
+	return exists, err
+}
+
+func (p *etcdPlace) ask(ctx context.Context, question func(ctx context.Context) error) error {
+	return p.lease.locker.settings.ask(ctx, question)
 }

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -98,6 +99,10 @@ func (s *EtcdSettings) client() (clientv3.Config, error) {
 	// The library waits for up to two minutes between its attempts to connect.
 	dialing := grpc.ConnectParams{MinConnectTimeout: s.DialTimeout, Backoff: backoff.DefaultConfig}
 	dialing.Backoff.BaseDelay, dialing.Backoff.MaxDelay = 50*time.Millisecond, time.Second
+	// And its calls wait for a connection, and say in the end that time is up, but not why there is none.
+	impatient := func(ctx context.Context, method string, request, reply any, c *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		return invoke(ctx, method, request, reply, c, append(options, grpc.WaitForReady(false))...)
+	}
 	return clientv3.Config{
 		Endpoints:            s.Endpoints,
 		DialTimeout:          s.DialTimeout,
@@ -106,7 +111,8 @@ func (s *EtcdSettings) client() (clientv3.Config, error) {
 		Username:             s.Username,
 		Password:             s.Password,
 		TLS:                  tlsConfig,
-		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(dialing)},
+		MaxUnaryRetries:      2, // the second may have a new login; others are made by ask
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(dialing), grpc.WithChainUnaryInterceptor(impatient)},
 		Logger:               zap.NewNop(), // what went wrong is in the errors
 	}, nil
 }

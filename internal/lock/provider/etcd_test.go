@@ -15,44 +15,78 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 )
 
-func TestEtcd(t *testing.T) {
-	servers := harness.StartEtcd(t, 1)
-	operator := etcdClient(t, servers.Addrs())
-	const ttl = 3 * time.Second
-	locktest.Run(t, locktest.Harness{
-		Open: func(tb testing.TB) locktest.Proxy {
-			tb.Helper()
-			network := harness.StartNetwork(tb, servers.Addrs())
-			return locktest.Proxy{Locker: openEtcd(tb, network.Addrs(), ttl), Network: network}
-		},
-		Servers: servers,
-		End: func(tb testing.TB, session string) {
-			tb.Helper()
-			line := etcdLine(tb, operator, session)
-			if len(line) == 0 {
-				tb.Fatalf("nobody holds %.40q", session)
-			}
-			if _, err := operator.Delete(tb.Context(), line[0]); err != nil {
-				tb.Fatal(err)
-			}
-		},
-		Waiting: func(tb testing.TB, session string) int {
-			tb.Helper()
-			return max(0, len(etcdLine(tb, operator, session))-1)
-		},
-		Lease: ttl,
-		Gone:  2*ttl + time.Second, // etcd may begin a lease anew when it starts
-	})
+const etcdTTL = 3 * time.Second
+
+func TestEtcdKeepsThePromises(t *testing.T) {
+	e := newEtcdBench(t, 3)
+	h := e.harness()
+	h.KillOne = func(tb testing.TB) {
+		tb.Helper()
+		e.servers.Leader().Kill()
+	}
+	locktest.Run(t, h)
 }
 
-// openEtcd opens a Locker.
-func openEtcd(tb testing.TB, endpoints []string, ttl time.Duration) provider.Locker {
+// etcdBench is a cluster and a look into it.
+type etcdBench struct {
+	servers  *harness.Etcd
+	operator *clientv3.Client
+}
+
+func newEtcdBench(t *testing.T, members int) *etcdBench {
+	t.Helper()
+	servers := harness.StartEtcd(t, members)
+	return &etcdBench{servers: servers, operator: etcdClient(t, servers.Addrs())}
+}
+
+func (e *etcdBench) harness() locktest.Harness {
+	return locktest.Harness{
+		Open:    e.open,
+		Servers: e.servers,
+		End:     e.end,
+		Waiting: e.waiting,
+		Lease:   etcdTTL,
+		Gone:    2*etcdTTL + time.Second, // a leader begins all leases anew
+	}
+}
+
+func (e *etcdBench) open(tb testing.TB) locktest.Proxy {
 	tb.Helper()
-	settings := provider.Etcd.Settings().(*provider.EtcdSettings)
-	settings.Endpoints, settings.TTL, settings.RequestTimeout = endpoints, ttl, time.Second
-	locker, err := provider.Etcd.Open(settings, provider.Environment{Proxy: tb.Name(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
+	network := harness.StartNetwork(tb, e.servers.Addrs())
+	return locktest.Proxy{Locker: openEtcd(tb, network.Addrs()), Network: network}
+}
+
+func (e *etcdBench) end(tb testing.TB, session string) {
+	tb.Helper()
+	line := etcdLine(tb, e.operator, session)
+	if len(line) == 0 {
+		tb.Fatalf("nobody holds %.40q", session)
+	}
+	if _, err := e.operator.Delete(tb.Context(), line[0]); err != nil {
 		tb.Fatal(err)
+	}
+}
+
+func (e *etcdBench) waiting(tb testing.TB, session string) int {
+	tb.Helper()
+	return max(0, len(etcdLine(tb, e.operator, session))-1)
+}
+
+// openEtcd opens a Locker that the caller closes. The edits change its settings.
+func openEtcd(tb testing.TB, endpoints []string, edits ...func(*provider.EtcdSettings)) provider.Locker {
+	tb.Helper()
+	settings, ok := provider.Etcd.Settings().(*provider.EtcdSettings)
+	if !ok {
+		tb.Fatal("etcd has other settings")
+	}
+	settings.Endpoints, settings.TTL, settings.RequestTimeout = endpoints, etcdTTL, time.Second
+	for _, edit := range edits {
+		edit(settings)
+	}
+	log := slog.New(slog.NewTextHandler(tb.Output(), nil))
+	locker, err := provider.Etcd.Open(settings, provider.Environment{Proxy: "proxy-of-a-test", Log: log})
+	if err != nil {
+		tb.Fatalf("open etcd: %v", err)
 	}
 	return locker
 }
