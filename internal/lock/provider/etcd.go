@@ -282,7 +282,7 @@ func (l *etcdLocker) current(ctx context.Context) (*etcdLease, error) {
 		select {
 		case <-leased:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for a lease of etcd: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("wait for a lease of etcd: %w", ctx.Err())
 		case <-l.life.Done():
 			return nil, context.Cause(l.life)
 		case <-timeout.C:

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,9 +33,15 @@ func (s *EtcdSettings) ask(ctx context.Context, question func(ctx context.Contex
 
 // passing says of an error that another attempt may succeed.
 func passing(err error) bool {
-	code := status.Code(err)
-	if known := (rpctypes.EtcdError{}); errors.As(err, &known) {
+	var code codes.Code
+	var known rpctypes.EtcdError
+	switch state, ok := status.FromError(err); {
+	case errors.As(err, &known):
 		code = known.Code()
+	case ok:
+		code = state.Code()
+	default: // EOF is a stream's that etcd has ended
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, errEtcdSilent)
 	}
 	switch code {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Aborted, codes.Internal, codes.Unknown, codes.Canceled:

@@ -31,4 +31,4 @@ func (p EtcdPlace) Enter(ctx context.Context) (int64, error) {
 }
 
 // Leave asks once.
-func (p EtcdPlace) Leave(ctx context.Context) error { return p.place.tryToLeave(ctx) }
+func (p EtcdPlace) Leave(ctx context.Context) error { return p.place.remove(ctx) }

@@ -72,7 +72,7 @@ func (h *etcdHold) Release(ctx context.Context) error {
 	if done || h.place.lease.locker.life.Err() != nil {
 		return nil
 	}
-	if err := h.place.delete(ctx); err != nil {
+	if err := h.place.remove(ctx); err != nil {
 		h.place.leave() // or it would stand as long as the proxy lives
 		return fmt.Errorf("release at etcd: %w", err)
 	}

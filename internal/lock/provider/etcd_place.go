@@ -22,6 +22,7 @@ type etcdPlace struct {
 	holder    string
 
 	revision int64 // that has made the place; 0 until that is known
+	doubtful bool  // an attempt to enter has had no answer: it may reach etcd later
 }
 
 // ahead is who stands before a place.
@@ -51,8 +52,8 @@ func etcdLine(prefix, session string) string {
 }
 
 // acquire stands in line until it is the first. errEtcdLease: the lease is over, and the place gone with it.
-func (l *etcdLease) acquire(ctx context.Context, r Request) (Hold, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (l *etcdLease) acquire(caller context.Context, r Request) (Hold, error) {
+	ctx, cancel := context.WithCancelCause(caller)
 	defer cancel(nil)
 	defer context.AfterFunc(l.life, func() { cancel(context.Cause(l.life)) })()
 
@@ -64,6 +65,8 @@ func (l *etcdLease) acquire(ctx context.Context, r Request) (Hold, error) {
 		}
 	}
 	switch {
+	case err != nil && caller.Err() != nil:
+		return nil, caller.Err()
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, errEtcdPlace):
@@ -126,6 +129,7 @@ func (p *etcdPlace) tryToEnter(ctx context.Context) (ahead, error) {
 		p.lease.locker.withdraw(p.lease, err)
 		return ahead{}, errEtcdLease
 	case err != nil:
+		p.doubtful = true
 		return ahead{}, err
 	case reply.Succeeded:
 		p.revision = reply.Header.Revision
@@ -218,33 +222,25 @@ func (p *etcdPlace) leave() {
 	}
 	go func() {
 		defer p.lease.locker.tasks.Done()
-		for pause := newPause(); p.tryToLeave(p.lease.life) != nil && pause.wait(p.lease.life); {
+		for pause := newPause(); p.remove(p.lease.life) != nil && pause.wait(p.lease.life); {
 		}
 	}()
 }
 
-func (p *etcdPlace) tryToLeave(ctx context.Context) error {
-	if p.revision != 0 {
-		return p.delete(ctx)
+// remove takes the place out of the line, for good.
+func (p *etcdPlace) remove(ctx context.Context) error {
+	remove := []clientv3.Op{clientv3.OpDelete(p.key)}
+	if p.doubtful {
+		remove = append(remove, clientv3.OpPut(p.left, "", clientv3.WithLease(p.lease.id)))
 	}
 	err := p.ask(ctx, func(ctx context.Context) error {
-		_, err := p.lease.client.Txn(ctx).
-			Then(clientv3.OpPut(p.left, "", clientv3.WithLease(p.lease.id)), clientv3.OpDelete(p.key)).
-			Commit()
+		_, err := p.lease.client.Txn(ctx).Then(remove...).Commit()
 		return err
 	})
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // all that was bound to it has gone with it
 		return nil
 	}
 	return err
-}
-
-// delete takes the place out of the line.
-func (p *etcdPlace) delete(ctx context.Context) error {
-	return p.ask(ctx, func(ctx context.Context) error {
-		_, err := p.lease.client.Delete(ctx, p.key)
-		return err
-	})
 }
 
 // exists asks etcd for the place.

@@ -34,16 +34,28 @@ func TestEnteringAPlaceAgainFindsWhatTheFirstAttemptHasDone(t *testing.T) {
 
 func TestAnAttemptThatComesAfterItsPlaceWasLeftDoesNothing(t *testing.T) {
 	e := newEtcdBench(t, 1)
-	place := e.place(t, "session")
-	late := place.Forget()
-	if err := place.Leave(t.Context()); err != nil { // its outcome was not known
-		t.Fatal(err)
-	}
-	if grant, err := late.Enter(t.Context()); err == nil {
-		t.Errorf("a place that was left is entered, with grant %d", grant)
-	}
-	if line := etcdLine(t, e.operator, "session"); len(line) != 0 {
-		t.Errorf("%d places in line, want none", len(line))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for name, again := range map[string]bool{"one attempt": false, "two attempts": true} {
+		place := e.place(t, name)
+		late := place.Forget()
+		if _, err := place.Enter(ended); err == nil {
+			t.Fatal("a place was entered without an answer")
+		}
+		if again {
+			if _, err := place.Enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := place.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if grant, err := late.Enter(t.Context()); err == nil {
+			t.Errorf("%s: a place that was left is entered, with grant %d", name, grant)
+		}
+		if line := etcdLine(t, e.operator, name); len(line) != 0 {
+			t.Errorf("%s: %d places in line, want none", name, len(line))
+		}
 	}
 }
 
