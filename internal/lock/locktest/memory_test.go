@@ -425,12 +425,9 @@ type memoryHold struct {
 
 func (c *client) newHold(session string, p *place, asked time.Time) *memoryHold {
 	h := &memoryHold{c: c, session: session, place: p, grant: p.grant, lost: make(chan struct{})}
-	if c.m.faults.untilTooLate {
-		asked = asked.Add(2 * p.lease)
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.until = asked.Add(p.lease)
+	h.until = c.m.faults.count(asked, p.lease).Add(p.lease)
 	h.timer = time.AfterFunc(time.Until(h.until), func() {
 		if !c.m.faults.seesNoLoss {
 			h.lose()
@@ -460,7 +457,7 @@ func (h *memoryHold) Renew(ctx context.Context) error {
 	if over {
 		return provider.ErrLost
 	}
-	asked := time.Now()
+	asked := h.c.m.faults.count(time.Now(), h.place.lease)
 	var answer error
 	if err := h.c.call(ctx, func() { answer = h.c.m.renew(h.session, h.place) }); err != nil {
 		return err
@@ -506,6 +503,14 @@ func (h *memoryHold) Release(ctx context.Context) error {
 		return nil
 	}
 	return h.c.call(ctx, func() { h.c.m.leave(h.session, h.place) })
+}
+
+// count is from when on a lease counts.
+func (f faults) count(asked time.Time, lease time.Duration) time.Time {
+	if f.untilTooLate {
+		return asked.Add(2 * lease)
+	}
+	return asked
 }
 
 // name is how the servers call a session.

@@ -25,6 +25,8 @@ func (s *stage) cutOff(cut, mend func(Network)) {
 	one, two := s.open(), s.open()
 	h := s.takeAtLast(one, s.lease(session))
 	waiter := s.beginInLine(two, session, 1)
+	time.Sleep(s.h.Lease / 2)
+	_ = h.renew() // so that the lease counts from the last renewal
 	cut(one.Network)
 	s.eventually("a proxy that is cut off sees that its hold is lost", h.lost)
 	h.isLost("while its proxy is cut off")

@@ -1,5 +1,10 @@
 package locktest
 
+import (
+	"context"
+	"time"
+)
+
 func aReleasedHoldIsOver(s *stage) {
 	session := s.session("released")
 	one, two := s.open(), s.open()
@@ -29,6 +34,25 @@ func aReleasedHoldIsOver(s *stage) {
 	}
 	own.release()
 	waiter.granted().release()
+}
+
+// aReleaseThatFailsIsMadeUpFor releases while the proxy is cut off, for a moment that is shorter than its lease may be.
+func aReleaseThatFailsIsMadeUpFor(s *stage) {
+	session := s.session("failed")
+	one, two := s.open(), s.open()
+	h := s.takeAtLast(one, s.lease(session))
+	waiter := s.beginInLine(two, session, 1)
+	one.Network.Cut()
+	h.entry.end()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := h.Release(ctx); err == nil {
+		s.Fatal("a release says that it has succeeded, though its proxy is cut off")
+	}
+	one.Network.Restore()
+	h.isOver("after its release has failed")
+	waiter.granted().release()
+	s.takeAtLast(one, kept(session)).release()
 }
 
 // aLateReleaseIsHarmless releases a hold that was lost, when another has the session.

@@ -40,6 +40,7 @@ var checks = []check{
 	{name: "AHoldThatNobodyRenewsEnds", play: aHoldThatNobodyRenewsEnds, needs: func(h Harness) bool { return h.OwnLeases }},
 	{name: "AHoldEndedAtTheServersIsLost", play: aHoldEndedAtTheServersIsLost},
 	{name: "AReleasedHoldIsOver", play: aReleasedHoldIsOver},
+	{name: "AReleaseThatFailsIsMadeUpFor", play: aReleaseThatFailsIsMadeUpFor},
 	{name: "ALateReleaseIsHarmless", play: aLateReleaseIsHarmless},
 
 	{name: "AProxyThatIsCutOffLosesItsHold", play: aProxyThatIsCutOffLosesItsHold},
