@@ -78,6 +78,10 @@ bench: ## Compare with other proxies and locks; ROUNDS=1 is quick, 15 is thoroug
 	@scripts/install-deps.sh haproxy=haproxy nutcracker=nutcracker
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(ROUNDS)x -timeout 0 ./integration/bench -plot '$(PLOT)'
 
+.PHONY: bench-providers
+bench-providers: deps ## Compare the lock providers, in Markdown; ROUNDS=1 is quick
+	$(GO) test -run '^$$' -bench . -benchtime $(ROUNDS)x -timeout 0 ./integration/bench/providers
+
 # Every interleaving of a few clients over the real sequences, with crashes, lapses and losses between: go test plays
 # short stories, this plays the long ones, too.
 .PHONY: proof

@@ -1,0 +1,38 @@
+package providers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+// servers are those of one provider.
+type servers struct {
+	addrs []string // "host:port" of each
+	// settings are the lines below lock: of a proxy that finds the servers at other addresses.
+	settings func(addrs []string) string
+}
+
+// starters start the servers of each provider.
+var starters = map[string]func(tb testing.TB) servers{
+	"etcd": startEtcd,
+}
+
+func startEtcd(tb testing.TB) servers {
+	tb.Helper()
+	e := harness.StartEtcd(tb, 1)
+	return servers{e.Addrs(), func(addrs []string) string {
+		return "  etcd:\n    endpoints: " + list(addrs) + "\n"
+	}}
+}
+
+// list is a list in YAML.
+func list(texts []string) string {
+	var quoted []string
+	for _, text := range texts {
+		quoted = append(quoted, fmt.Sprintf("%q", text))
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
