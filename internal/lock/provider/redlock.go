@@ -121,7 +121,7 @@ func newRedlock(settings RedlockSettings, env Environment) *redlock {
 }
 
 func (l *redlock) add(name string, node redlockNode) {
-	l.nodes = append(l.nodes, &redlockMember{redlockNode: node, name: name, log: l.log})
+	l.nodes = append(l.nodes, &redlockMember{redlockNode: node, l: l, name: name})
 	l.quorum = len(l.nodes)/2 + 1
 }
 
@@ -175,6 +175,15 @@ func (l *redlock) try(ctx context.Context, r *Request) (*redlockHold, *redlockRe
 	return nil, refusal, err
 }
 
+// backoff is how long to wait before something is tried for the n-th time again, the first being 0.
+func (l *redlock) backoff(n int) time.Duration {
+	d := l.settings.BackoffMax
+	if n < 16 {
+		d = min(d, l.settings.BackoffMin<<n)
+	}
+	return l.jitter(d)
+}
+
 // drift is what clocks may differ by in the course of a lease.
 func (l *redlock) drift(lease time.Duration) time.Duration {
 	return lease*time.Duration(l.settings.DriftPercent)/100 + 2*time.Millisecond
@@ -217,7 +226,7 @@ func (l *redlock) Close(ctx context.Context) error {
 		for h := range holds {
 			l.tasks.Go(func() {
 				if err := h.end(ctx); err != nil {
-					l.log.Warn("a hold was not released, and ends with its lease", "session", h.claim.session, "grant", h.grant, "error", err)
+					l.log.Warn("a hold was not released, and ends with its lease", "session", h.claim.key.session, "grant", h.grant, "error", err)
 				}
 			})
 		}

@@ -15,7 +15,7 @@ import (
 // redlockClaim is one acquisition's lock at the nodes, under a value that no other one ever has.
 type redlockClaim struct {
 	l       *redlock
-	session string
+	key     redlockKey
 	value   string // "id lease-in-ms holder"
 	lease   time.Duration
 	timeout time.Duration // of one node's answer
@@ -23,17 +23,18 @@ type redlockClaim struct {
 	at      []redlockSpot // by node
 }
 
-// redlockSpot is where a claim stands with one node. Its turn is taken while something is asked there, so a release comes
+// redlockSpot is where a claim stands with one node. Its turn is taken while something is asked there, so that a release comes
 // behind what it is to undo.
 type redlockSpot struct {
 	turn chan struct{} // holds one while it is taken
 	may  bool          // the claim may have its lock there
+	late bool          // something that was asked may still be on its way there
 }
 
 func (l *redlock) claim(r *Request) *redlockClaim {
 	id := l.proxy + "." + strings.ToLower(rand.Text())
 	c := &redlockClaim{
-		l: l, session: r.Session, lease: r.Lease, timeout: min(l.settings.NodeTimeout, r.Lease/5),
+		l: l, key: redlockKey{r.Session, id}, lease: r.Lease, timeout: min(l.settings.NodeTimeout, r.Lease/5),
 		value: fmt.Sprintf("%s %d %s", id, r.Lease.Milliseconds(), r.Holder),
 		at:    make([]redlockSpot, len(l.nodes)),
 	}
@@ -65,23 +66,44 @@ func (c *redlockClaim) askOne(i int, s *redlockScript, args []any) ([]string, er
 	spot := &c.at[i]
 	spot.turn <- struct{}{}
 	defer func() { <-spot.turn }()
-	switch s {
-	case redlockRaise, redlockRelease:
-		if !spot.may {
-			return []string{"gone", "0"}, nil
-		}
-	default:
-		if c.over.Load() {
-			return nil, errRedlockOver
-		}
-		spot.may = true
+	switch {
+	case s == redlockRelease:
+		return c.releaseOne(i, args)
+	case c.over.Load():
+		return nil, errRedlockOver
+	case s == redlockRaise && !spot.may:
+		return []string{"gone"}, nil
 	}
 	ctx, cancel := context.WithTimeout(c.l.io, c.timeout)
 	defer cancel()
-	fields, err := c.l.nodes[i].ask(ctx, s, c.session, args...)
+	fields, err := c.l.nodes[i].ask(ctx, s, c.key, args...)
 	var out *outError
-	if err == nil || errors.As(err, &out) {
-		spot.may = err == nil && slices.Contains([]string{"taken", "raised", "kept", "joined"}, fields[0])
+	switch {
+	case err == nil:
+		spot.may = slices.Contains([]string{"taken", "raised", "kept", "joined"}, fields[0])
+	case lostAnswer(err):
+		spot.may, spot.late = true, true
+	case !errors.Is(err, errNotSent) && !errors.As(err, &out): // a script that failed may have done its work
+		spot.may = true
+	}
+	return fields, err
+}
+
+// releaseOne deletes the lock at one node. If that does not answer, it will be told again.
+func (c *redlockClaim) releaseOne(i int, args []any) ([]string, error) {
+	spot, late := &c.at[i], time.Duration(0)
+	switch {
+	case !spot.may:
+		return []string{"gone", "0"}, nil
+	case spot.late:
+		late = max(c.lease, time.Minute)
+	}
+	args = []any{args[0], args[1], millis(late)}
+	ctx, cancel := context.WithTimeout(c.l.io, c.timeout)
+	defer cancel()
+	fields, err := c.l.nodes[i].ask(ctx, redlockRelease, c.key, args...)
+	if lostAnswer(err) || errors.Is(err, errNotSent) {
+		c.l.nodes[i].owe(redlockDebt{c.key, args, time.Now().Add(c.lease)})
 	}
 	return fields, err
 }

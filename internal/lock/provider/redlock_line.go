@@ -70,15 +70,11 @@ func (p *redlockPlace) wait(ctx context.Context, r *Request) (*redlockHold, erro
 // those who hold the session must have come to their end.
 func (p *redlockPlace) pause(ctx context.Context, n int, free time.Duration) (woken bool, err error) {
 	p.listen()
-	s := &p.l.settings
-	d := s.BackoffMax
-	if n < 16 {
-		d = min(d, s.BackoffMin<<n)
-	}
+	d := p.l.backoff(n)
 	if free > 0 {
-		d = min(d, free+s.BackoffMin)
+		d = min(d, free+p.l.backoff(0))
 	}
-	timer := time.NewTimer(p.l.jitter(d))
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-p.wake:
@@ -148,7 +144,7 @@ func (l *redlock) ended(h *redlockHold, others bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.holds, h)
-	session := h.claim.session
+	session := h.claim.key.session
 	if line := l.lines[session]; line != nil && line.hold == h {
 		line.hold, line.yield = nil, others
 		l.advance(session)

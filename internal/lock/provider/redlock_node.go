@@ -5,9 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
-	"time"
+	"net"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -41,14 +39,21 @@ var (
 	redlockRelease = newRedlockScript("release")
 )
 
+// redlockKey says what a node is asked about: an acquisition, by its id, of a session.
+type redlockKey struct{ session, id string }
+
 // redlockNode is one of the N. It is safe for concurrent use.
 type redlockNode interface {
-	// ask carries a script out. The answer is the script's: a word, and what belongs to it.
-	ask(ctx context.Context, s *redlockScript, session string, args ...any) ([]string, error)
+	// ask carries a script out. The answer is the script's: a word, and what belongs to it. An error may mean that the script was, or
+	// will be, carried out all the same, unless it is an errNotSent.
+	ask(ctx context.Context, s *redlockScript, key redlockKey, args ...any) ([]string, error)
 	// listen says whether releases of the session are of interest. What is heard may come late, or not at all.
 	listen(session string, on bool)
 	close()
 }
+
+// errNotSent is in the errors of what a node was never asked.
+var errNotSent = errors.New("nothing was sent")
 
 // redlockRedis is a node that is a Redis.
 type redlockRedis struct {
@@ -75,12 +80,17 @@ func newRedlockRedis(url string, s *RedlockSettings, heard func(session, id stri
 	return &redlockRedis{prefix: s.Prefix, client: client, ears: newRedlockEars(client, s.Prefix+"wake:", heard)}, nil
 }
 
-func (n *redlockRedis) ask(ctx context.Context, s *redlockScript, session string, args ...any) ([]string, error) {
-	keys := []string{n.prefix + "lock:" + session, n.prefix + "grant:" + session, n.prefix + "memory"}
+func (n *redlockRedis) ask(ctx context.Context, s *redlockScript, key redlockKey, args ...any) ([]string, error) {
 	if s == redlockRelease && args[1] != "" {
-		args = []any{args[0], n.prefix + "wake:" + session}
+		args = append([]any{args[0], n.ears.prefix + key.session}, args[2:]...)
 	}
-	return s.lua.Run(ctx, n.client, keys, args...).StringSlice()
+	keys := []string{n.prefix + "lock:" + key.session, n.prefix + "grant:" + key.session, n.prefix + "memory", n.prefix + "dead:" + key.id}
+	answer, err := s.lua.Run(ctx, n.client, keys, args...).StringSlice()
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, redis.ErrPoolTimeout) {
+		err = fmt.Errorf("%w: %w", errNotSent, err)
+	}
+	return answer, err
 }
 
 func (n *redlockRedis) listen(session string, on bool) { n.ears.want(session, on) }
@@ -88,65 +98,4 @@ func (n *redlockRedis) listen(session string, on bool) { n.ears.want(session, on
 func (n *redlockRedis) close() {
 	n.ears.close()
 	_ = n.client.Close()
-}
-
-// redlockMember is a node under its name, with a log of how it is.
-type redlockMember struct {
-	redlockNode
-	name string
-	log  *slog.Logger
-
-	mu    sync.Mutex
-	state string // "" while it answers, or what ails it
-}
-
-// outError is the answer of a node that sits out.
-type outError struct{ left time.Duration }
-
-func (e *outError) Error() string {
-	return fmt.Sprintf("has lost what it knew, or is new, and takes part in %v", e.left.Round(time.Millisecond))
-}
-
-// ask is the node's, with "out" as an error, and its name before what went wrong.
-func (m *redlockMember) ask(ctx context.Context, s *redlockScript, session string, args ...any) ([]string, error) {
-	answer, err := m.redlockNode.ask(ctx, s, session, args...)
-	if err == nil && len(answer) == 0 {
-		err = fmt.Errorf("script %s answers nothing", s.name)
-	}
-	if err == nil && answer[0] == "out" {
-		left, _ := time.ParseDuration(answer[1] + "ms")
-		err = &outError{left}
-	}
-	if ctx.Err() != nil && err != nil {
-		err = errors.New("no answer in time")
-	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // it is not given up because of Close
-		m.note(err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m.name, err)
-	}
-	return answer, nil
-}
-
-// note logs when a node stops to answer, or to take part, and when it is back.
-func (m *redlockMember) note(err error) {
-	var state string
-	switch err.(type) { //nolint:errorlint // it is made above
-	case nil:
-	case *outError:
-		state = "sits out"
-	default:
-		state = "does not answer"
-	}
-	m.mu.Lock()
-	changed := state != m.state
-	m.state = state
-	m.mu.Unlock()
-	switch {
-	case changed && state == "":
-		m.log.Info("lock node takes part", "node", m.name)
-	case changed:
-		m.log.Warn("lock node "+state, "node", m.name, "error", err)
-	}
 }

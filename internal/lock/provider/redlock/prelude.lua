@@ -1,7 +1,8 @@
--- One node's share of a session. KEYS: lock, counter, memory.
+-- One node's share of a session. KEYS: lock, counter, memory, dead.
 -- lock: "id lease-in-ms holder" of the acquisition that has it here, under a TTL. counter: the newest grant raised here.
 -- memory: until when the node sits out, in Unix ms; 0 when that is over. It belongs to the node, not to the session.
-local L, C, M = KEYS[1], KEYS[2], KEYS[3]
+-- dead: there when the acquisition was given back, and something that it has asked may still be on its way.
+local L, C, M, D = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local t = redis.call('time')
 
 -- How many ms the node still sits out. One without a memory has lost what it knew, a lock maybe, and takes no part until

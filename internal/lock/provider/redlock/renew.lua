@@ -4,7 +4,7 @@ local value, grant, ttl, lease, delay = unpack(ARGV)
 local has, newest = redis.call('get', L), counter()
 if has == value then
   redis.call('pexpire', L, lease)
-elseif has or newest > tonumber(grant) or sitsout(tonumber(delay)) > 0 then
+elseif has or newest > tonumber(grant) or sitsout(tonumber(delay)) > 0 or redis.call('exists', D) == 1 then
   return { 'gone' }
 else
   redis.call('set', L, value, 'px', lease)
