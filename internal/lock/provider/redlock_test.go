@@ -55,9 +55,12 @@ func startRedlockNodes(tb testing.TB, n int) *redlockNodes {
 		server := harness.StartRedis(tb, harness.WithClock(clock))
 		nodes.clocks = append(nodes.clocks, clock)
 		nodes.servers = append(nodes.servers, server)
-		nodes.clients = append(nodes.clients, server.Client())
+		client := server.Client()
+		if err := client.Set(tb.Context(), redlockPrefix+"memory", 0, 0).Err(); err != nil { // it is no new one
+			tb.Fatal(err)
+		}
+		nodes.clients = append(nodes.clients, client)
 	}
-	nodes.awaitAll()
 	return nodes
 }
 
@@ -140,5 +143,10 @@ func openRedlock(tb testing.TB, addrs []string, edits ...func(*provider.RedlockS
 	if err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = locker.Close(ctx)
+	})
 	return locker
 }
