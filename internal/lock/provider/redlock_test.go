@@ -4,6 +4,7 @@ package provider_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -78,6 +79,18 @@ func (n *redlockNodes) awaitAll() {
 		}
 		return true
 	}, "all nodes take part")
+}
+
+// awaitLocks waits until so many nodes have a lock of the session.
+func (n *redlockNodes) awaitLocks(session string, want int) {
+	n.tb.Helper()
+	harness.Eventually(n.tb, 0, func() bool {
+		locks := 0
+		for _, c := range n.clients {
+			locks += int(c.Exists(context.Background(), redlockPrefix+"lock:"+session).Val())
+		}
+		return locks == want
+	}, fmt.Sprintf("%d nodes have a lock", want))
 }
 
 func (n *redlockNodes) addrs() []string {
