@@ -253,7 +253,8 @@ func TestARedlockReleaseWakesThoseWhoWait(t *testing.T) {
 	}
 }
 
-// A proxy whose clients take a session one after the other is the first to know that it is free.
+// A proxy whose clients take a session one after the other is the first to know that it is free. Without giving way it has
+// ten to twenty turns for each of a proxy that is farther away, else two.
 func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	busy, far := nodes.open(t), harness.StartNetwork(t, nodes.addrs(), harness.WithDelay(5*time.Millisecond))
@@ -273,16 +274,17 @@ func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 			if err != nil {
 				return
 			}
+			time.Sleep(5 * time.Millisecond)
 			_ = h.Release(context.Background())
 			n++
 		}
 	}()
-	const asked = 10
+	const asked = 20
 	for range asked {
 		acquire(t, other, "s").release()
 	}
 	close(over)
-	if n := <-turns; n > 20*asked {
+	if n := <-turns; n > 6*asked {
 		t.Errorf("one proxy had %d turns while the other had %d", n, asked)
 	}
 }
