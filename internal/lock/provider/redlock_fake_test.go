@@ -37,7 +37,6 @@ type fakeFaults struct {
 	joinsBlindly        bool // a renewal takes a free lock though there was another grant
 	forgetsThatItForgot bool // a node that has lost its memory takes part at once
 	releasesBlindly     bool // whoever has the lock
-	takesWhenDead       bool // a message that comes after its release counts
 }
 
 func newFakeNode(now func() time.Time) *fakeNode {
@@ -58,15 +57,9 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 	defer n.mu.Unlock()
 	at := n.now()
 	ms := at.UnixMilli()
-	lock, has := n.locks[key.session]
-	if has && lock.expires <= ms {
-		delete(n.locks, key.session)
-		lock, has = fakeLock{}, false
-	}
 	text := func(i int) string { return fmt.Sprint(args[i]) }
 	number := func(i int) int64 { v, _ := strconv.ParseInt(text(i), 10, 64); return v }
 	_, dead := n.dead[key.id]
-	dead = dead && !n.faults.takesWhenDead
 	switch s {
 	case redlockCheck:
 		if left := n.sitsOut(ms, number(0)); left > 0 {
@@ -80,6 +73,7 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 		if dead {
 			return []string{"dead"}
 		}
+		lock, has := n.lock(key.session, ms)
 		if !has {
 			n.locks[key.session] = fakeLock{text(0), ms + number(1)}
 			micros := at.UnixMicro()
@@ -97,6 +91,7 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 		return []string{"held", fields[0], strconv.FormatInt(lock.expires-ms, 10)}
 	case redlockRaise:
 		grant := uint64(number(1))
+		lock, _ := n.lock(key.session, ms)
 		switch {
 		case lock.value != text(0) && !n.faults.raisesForAnybody:
 			return []string{"gone"}
@@ -107,6 +102,7 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 		return []string{"raised"}
 	case redlockRenew:
 		grant, word := uint64(number(1)), "kept"
+		lock, has := n.lock(key.session, ms)
 		if lock.value != text(0) {
 			newer := n.counters[key.session] > grant && !n.faults.joinsBlindly
 			if has || newer || n.sitsOut(ms, number(4)) > 0 || dead {
@@ -121,6 +117,7 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 		if number(2) > 0 {
 			n.dead[key.id] = struct{}{}
 		}
+		lock, has := n.lock(key.session, ms)
 		if lock.value != text(0) && !(has && n.faults.releasesBlindly) {
 			return []string{"gone", "0"}
 		}
@@ -135,6 +132,16 @@ func (n *fakeNode) run(s *redlockScript, key redlockKey, args []any) []string {
 		return []string{"released", strconv.Itoa(told)}
 	}
 	panic("no such script: " + s.name)
+}
+
+// lock deletes one that has expired when it is looked at, as Redis does.
+func (n *fakeNode) lock(session string, ms int64) (fakeLock, bool) {
+	lock, has := n.locks[session]
+	if has && lock.expires < ms {
+		delete(n.locks, session)
+		return fakeLock{}, false
+	}
+	return lock, has
 }
 
 func (n *fakeNode) sitsOut(ms, delay int64) int64 {

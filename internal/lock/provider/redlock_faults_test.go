@@ -15,37 +15,37 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 )
 
-// ample is the lease of holds that must not end by themselves, patience how long what has to come may take.
+// redlockAmple is the lease of holds that must not end by themselves, redlockPatience how long what has to come may take.
 const (
-	ample    = 30 * time.Minute
-	patience = 30 * time.Second
+	redlockAmple    = 30 * time.Minute
+	redlockPatience = 30 * time.Second
 )
 
-// slowNodes makes every wait for a node that does not answer longer than the test.
-func slowNodes(s *provider.RedlockSettings) { s.NodeTimeout = 2 * patience }
+// slowRedlockNodes makes every wait for a node that does not answer longer than the test.
+func slowRedlockNodes(s *provider.RedlockSettings) { s.NodeTimeout = 2 * redlockPatience }
 
 // Case 35.
 func TestRedlockGrantsWhileAMinorityIsGone(t *testing.T) {
 	for name, lose := range map[string]func(n *redlockNodes, p locktest.Proxy){
 		"killed":        func(n *redlockNodes, _ locktest.Proxy) { n.servers[0].Kill() },
 		"frozen":        func(n *redlockNodes, _ locktest.Proxy) { n.servers[0].Pause() },
-		"cut off":       func(_ *redlockNodes, p locktest.Proxy) { relay(p, 0).Cut() },
-		"in black hole": func(_ *redlockNodes, p locktest.Proxy) { relay(p, 0).Blackhole(true) },
+		"cut off":       func(_ *redlockNodes, p locktest.Proxy) { redlockRelay(p, 0).Cut() },
+		"in black hole": func(_ *redlockNodes, p locktest.Proxy) { redlockRelay(p, 0).Blackhole(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := startRedlockNodes(t, 3)
-			early := nodes.open(t, slowNodes)
-			acquire(t, early, "warm").release()
-			late := nodes.open(t, slowNodes)
+			early := nodes.open(t, slowRedlockNodes)
+			redlockTake(t, early, "warm").release()
+			late := nodes.open(t, slowRedlockNodes)
 			lose(nodes, early)
 			lose(nodes, late)
 			t.Cleanup(func() { // before the Lockers close
 				nodes.Resume()
-				relay(early, 0).Blackhole(false)
-				relay(late, 0).Blackhole(false)
+				redlockRelay(early, 0).Blackhole(false)
+				redlockRelay(late, 0).Blackhole(false)
 			})
 			for _, p := range []locktest.Proxy{early, late} {
-				h := acquire(t, p, "s")
+				h := redlockTake(t, p, "s")
 				if err := h.Renew(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -64,7 +64,7 @@ func TestRedlockGrantsWhileANodeHasNoAddress(t *testing.T) {
 	addrs := nodes.addrs()
 	addrs[1] = "gone.invalid:6379"
 	locker := openRedlock(t, addrs)
-	acquire(t, locktest.Proxy{Locker: locker}, "s").release()
+	redlockTake(t, locktest.Proxy{Locker: locker}, "s").release()
 }
 
 func TestRedlockSaysWhichNodesAreGoneAndGrantsNothing(t *testing.T) {
@@ -72,14 +72,14 @@ func TestRedlockSaysWhichNodesAreGoneAndGrantsNothing(t *testing.T) {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			nodes := startRedlockNodes(t, n)
 			p := nodes.open(t)
-			held := acquire(t, p, "held")
+			held := redlockTake(t, p, "held")
 			var gone []string
 			for i := range n/2 + 1 {
-				acquire(t, p, "s").release()
+				redlockTake(t, p, "s").release()
 				nodes.servers[i].Kill()
-				gone = append(gone, relay(p, i).Addr)
+				gone = append(gone, redlockRelay(p, i).Addr)
 			}
-			_, err := p.Acquire(t.Context(), provider.Request{Session: "s", Lease: ample})
+			_, err := p.Acquire(t.Context(), provider.Request{Session: "s", Lease: redlockAmple})
 			for _, addr := range gone {
 				if err == nil || !strings.Contains(err.Error(), addr) {
 					t.Errorf("Acquire returns %v, want an error that names %s", err, addr)
@@ -104,11 +104,11 @@ func TestRedlockSaysWhichNodesAreGoneAndGrantsNothing(t *testing.T) {
 func TestARestartedRedlockNodeDoesNotVoteTwice(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
-	relay(one, 2).Cut()
-	h := acquireFor(t, one, "s", redlockLease)
+	redlockRelay(one, 2).Cut()
+	h := redlockTakeFor(t, one, "s", redlockLease)
 	nodes.servers[1].RestartEmpty()
-	relay(two, 0).Cut()
-	next := eventuallyAcquired(t, two, "s")
+	redlockRelay(two, 0).Cut()
+	next := redlockTakeAtLast(t, two, "s")
 	if end := h.Until(); next.returned.Before(end) {
 		t.Errorf("the session was granted %v before its hold ended", end.Sub(next.returned))
 	}
@@ -140,14 +140,14 @@ func TestRedlockGrantsGrowWhenNobodyRemembersThem(t *testing.T) {
 			nodes := startRedlockNodes(t, 3)
 			one, two := nodes.open(t), nodes.open(t)
 			step(true, nodes.clocks)
-			relay(one, 2).Cut()
-			relay(two, 0).Cut()
-			h := acquire(t, one, "s")
+			redlockRelay(one, 2).Cut()
+			redlockRelay(two, 0).Cut()
+			h := redlockTake(t, one, "s")
 			h.release()
 			nodes.servers[0].Kill()
 			step(false, nodes.clocks)
 			nodes.servers[1].RestartEmpty()
-			if next := eventuallyAcquired(t, two, "s"); next.Grant() <= h.Grant() {
+			if next := redlockTakeAtLast(t, two, "s"); next.Grant() <= h.Grant() {
 				t.Errorf("grant %d comes after %d", next.Grant(), h.Grant())
 			}
 		})
@@ -157,7 +157,7 @@ func TestRedlockGrantsGrowWhenNobodyRemembersThem(t *testing.T) {
 func TestAHoldSurvivesTheRestartOfEveryRedlockNode(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
-	h := acquire(t, one, "s")
+	h := redlockTake(t, one, "s")
 	for i, server := range nodes.servers {
 		server.RestartEmpty()
 		harness.Eventually(t, 0, func() bool {
@@ -169,11 +169,11 @@ func TestAHoldSurvivesTheRestartOfEveryRedlockNode(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := two.Acquire(ctx, provider.Request{Session: "s", Lease: ample}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := two.Acquire(ctx, provider.Request{Session: "s", Lease: redlockAmple}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire returns %v while another holds the session", err)
 	}
 	h.release()
-	if next := acquire(t, two, "s"); next.Grant() <= h.Grant() {
+	if next := redlockTake(t, two, "s"); next.Grant() <= h.Grant() {
 		t.Errorf("grant %d comes after %d", next.Grant(), h.Grant())
 	}
 }
@@ -181,7 +181,7 @@ func TestAHoldSurvivesTheRestartOfEveryRedlockNode(t *testing.T) {
 func TestAHoldIsLostWhenAMajorityHasForgottenIt(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	p := nodes.open(t)
-	h := acquire(t, p, "s")
+	h := redlockTake(t, p, "s")
 	nodes.servers[0].RestartEmpty()
 	nodes.servers[1].RestartEmpty()
 	if err := h.Renew(t.Context()); !errors.Is(err, provider.ErrLost) {
@@ -201,12 +201,12 @@ func TestAHoldIsLostWhenAMajorityHasForgottenIt(t *testing.T) {
 func TestAClockSetBackDoesNotKeepADeadHold(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
-	acquireFor(t, one, "s", redlockLease)
+	redlockTakeFor(t, one, "s", redlockLease)
 	nodes.awaitLocks("s", 3)
 	one.Network.Cut()
 	nodes.clocks[0].Step(-10 * time.Minute)
 	nodes.servers[1].Kill()
-	eventuallyAcquired(t, two, "s")
+	redlockTakeAtLast(t, two, "s")
 }
 
 // The nodes are frozen with a question in their sockets, which they carry out when nobody waits for the answer any more.
@@ -214,14 +214,14 @@ func TestWhatCameLateIsGivenBack(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	short := func(s *provider.RedlockSettings) { s.NodeTimeout = 50 * time.Millisecond }
 	one, two := nodes.open(t, short), nodes.open(t)
-	acquire(t, one, "s").release()
+	redlockTake(t, one, "s").release()
 	nodes.Pause()
-	if _, err := one.Acquire(t.Context(), provider.Request{Session: "s", Lease: ample}); err == nil {
+	if _, err := one.Acquire(t.Context(), provider.Request{Session: "s", Lease: redlockAmple}); err == nil {
 		t.Error("granted, though all nodes are frozen")
 	}
 	time.Sleep(300 * time.Millisecond) // the first attempt to give it back has failed
 	nodes.Resume()
-	acquire(t, two, "s").release()
+	redlockTake(t, two, "s").release()
 	nodes.awaitLocks("s", 0)
 }
 
@@ -229,11 +229,11 @@ func TestARedlockReleaseWakesThoseWhoWait(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	patient := func(s *provider.RedlockSettings) { s.BackoffMin, s.BackoffMax = time.Hour, time.Hour }
 	one, two := nodes.open(t), nodes.open(t, patient)
-	h := acquire(t, one, "s")
+	h := redlockTake(t, one, "s")
 	granted := make(chan struct{})
 	go func() {
 		defer close(granted)
-		if next, err := two.Acquire(context.Background(), provider.Request{Session: "s", Lease: ample}); err == nil {
+		if next, err := two.Acquire(context.Background(), provider.Request{Session: "s", Lease: redlockAmple}); err == nil {
 			_ = next.Release(context.Background())
 		}
 	}()
@@ -248,7 +248,7 @@ func TestARedlockReleaseWakesThoseWhoWait(t *testing.T) {
 	h.release()
 	select {
 	case <-granted:
-	case <-time.After(patience):
+	case <-time.After(redlockPatience):
 		t.Error("a waiter was not woken")
 	}
 }
@@ -270,7 +270,7 @@ func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 				return
 			default:
 			}
-			h, err := busy.Acquire(context.Background(), provider.Request{Session: "s", Lease: ample})
+			h, err := busy.Acquire(context.Background(), provider.Request{Session: "s", Lease: redlockAmple})
 			if err != nil {
 				return
 			}
@@ -281,7 +281,7 @@ func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 	}()
 	const asked = 20
 	for range asked {
-		acquire(t, other, "s").release()
+		redlockTake(t, other, "s").release()
 	}
 	close(over)
 	if n := <-turns; n > 6*asked {
@@ -292,11 +292,11 @@ func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 func TestRedlockCostsTwoRoundTripsAndOneToRelease(t *testing.T) {
 	nodes := startRedlockNodes(t, 3)
 	p := nodes.open(t)
-	trips := func() int { return networkOf(p).RoundTrips() }
+	trips := func() int { return redlockNetwork(p).RoundTrips() }
 	before := -1
 	for before != trips() { // connections and scripts
 		before = trips()
-		h := acquire(t, p, "s")
+		h := redlockTake(t, p, "s")
 		if err := h.Renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +304,7 @@ func TestRedlockCostsTwoRoundTripsAndOneToRelease(t *testing.T) {
 		harness.Eventually(t, 0, func() bool { return trips() >= before+3*4 }, "all nodes have answered")
 		before += 3 * 4
 	}
-	h := acquire(t, p, "s")
+	h := redlockTake(t, p, "s")
 	harness.Eventually(t, 0, func() bool { return trips() == before+3*2 }, "two round trips to each node")
 	if err := h.Renew(t.Context()); err != nil {
 		t.Fatal(err)
@@ -328,10 +328,10 @@ func TestRedlockNeedsFewRights(t *testing.T) {
 	}
 	login := func(s *provider.RedlockSettings) { s.Username, s.Password = "locks", "secret" }
 	one, two := nodes.open(t, login), nodes.open(t, login)
-	h := acquire(t, one, "s")
+	h := redlockTake(t, one, "s")
 	waiter := make(chan error, 1)
 	go func() {
-		_, err := two.Acquire(context.Background(), provider.Request{Session: "s", Lease: ample})
+		_, err := two.Acquire(context.Background(), provider.Request{Session: "s", Lease: redlockAmple})
 		waiter <- err
 	}()
 	harness.Eventually(t, 0, func() bool {
@@ -350,55 +350,55 @@ func TestRedlockNeedsFewRights(t *testing.T) {
 	}
 }
 
-// taken is a hold of a test's.
-type taken struct {
+// redlockTaken is a hold of a test's.
+type redlockTaken struct {
 	provider.Hold
 	t        *testing.T
 	returned time.Time
 }
 
-func (h *taken) release() {
+func (h *redlockTaken) release() {
 	h.t.Helper()
 	if err := h.Release(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func acquire(t *testing.T, p locktest.Proxy, session string) *taken {
+func redlockTake(t *testing.T, p locktest.Proxy, session string) *redlockTaken {
 	t.Helper()
-	return acquireFor(t, p, session, ample)
+	return redlockTakeFor(t, p, session, redlockAmple)
 }
 
-func acquireFor(t *testing.T, p locktest.Proxy, session string, lease time.Duration) *taken {
+func redlockTakeFor(t *testing.T, p locktest.Proxy, session string, lease time.Duration) *redlockTaken {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), redlockPatience)
 	defer cancel()
 	h, err := p.Acquire(ctx, provider.Request{Session: session, Holder: "a test", Lease: lease})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &taken{h, t, time.Now()}
+	return &redlockTaken{h, t, time.Now()}
 }
 
 // eventuallyAcquired tries again when there is an error.
-func eventuallyAcquired(t *testing.T, p locktest.Proxy, session string) *taken {
+func redlockTakeAtLast(t *testing.T, p locktest.Proxy, session string) *redlockTaken {
 	t.Helper()
-	var h *taken
+	var h *redlockTaken
 	harness.Eventually(t, 0, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), redlockPatience)
 		defer cancel()
-		hold, err := p.Acquire(ctx, provider.Request{Session: session, Lease: ample})
+		hold, err := p.Acquire(ctx, provider.Request{Session: session, Lease: redlockAmple})
 		if err == nil {
-			h = &taken{hold, t, time.Now()}
+			h = &redlockTaken{hold, t, time.Now()}
 		}
 		return err == nil
 	}, "a session is granted")
 	return h
 }
 
-func networkOf(p locktest.Proxy) harness.Network {
+func redlockNetwork(p locktest.Proxy) harness.Network {
 	n, _ := p.Network.(harness.Network)
 	return n
 }
 
-func relay(p locktest.Proxy, i int) *harness.Relay { return networkOf(p)[i] }
+func redlockRelay(p locktest.Proxy, i int) *harness.Relay { return redlockNetwork(p)[i] }

@@ -67,6 +67,11 @@ func newRedlockRedis(url string, s *RedlockSettings, heard func(session, id stri
 	if err != nil {
 		return nil, err
 	}
+	if o.TLSConfig != nil {
+		if err := s.tls(o.TLSConfig); err != nil {
+			return nil, err
+		}
+	}
 	if o.Username == "" && o.Password == "" {
 		o.Username, o.Password = s.Username, s.Password
 	}

@@ -1,8 +1,12 @@
 package provider
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,6 +21,11 @@ type RedlockSettings struct {
 	// Username and Password are for all nodes whose URL has none.
 	Username string `yaml:"username"`
 	Password string `yaml:"password"`
+	// TLSCA, TLSCert and TLSKey are files in PEM, for nodes of rediss://: whom to believe (default: the system's authorities), and who the
+	// proxy is (default: nobody). Certificate and key are read again for each connection.
+	TLSCA   string `yaml:"tls_ca"`
+	TLSCert string `yaml:"tls_cert"`
+	TLSKey  string `yaml:"tls_key"`
 	// Prefix begins the name of each key and channel. Default: "fence-redlock:".
 	Prefix string `yaml:"prefix"`
 	// NodeTimeout is how long one node may take for one answer, at most a fifth of the lease. Default: 250ms.
@@ -48,17 +57,25 @@ func (s *RedlockSettings) Validate() (setting, remedy string) {
 		return "nodes", fmt.Sprintf("name at least three independent Redis servers, there are %d; an odd number is best", len(s.Nodes))
 	}
 	var seen []string
+	secure := false
 	for i, node := range s.Nodes {
 		o, err := redis.ParseURL(node)
 		switch {
-		case err != nil:
+		case err != nil || o.Network != "tcp" || strings.Contains(node, "?"):
 			return fmt.Sprintf("nodes[%d]", i), "write redis://[[user]:password@]host[:port][/db], or rediss:// for TLS"
 		case slices.Contains(seen, o.Addr):
 			return fmt.Sprintf("nodes[%d]", i), fmt.Sprintf("name %s once: a server has one vote", o.Addr)
 		}
 		seen = append(seen, o.Addr)
+		secure = secure || o.TLSConfig != nil
 	}
 	switch {
+	case s.Username != "" && s.Password == "":
+		return "password", "give the password of " + s.Username
+	case (s.TLSCert == "") != (s.TLSKey == ""):
+		return "tls_cert", "give both tls_cert and tls_key, or none"
+	case (s.TLSCA != "" || s.TLSCert != "") && !secure:
+		return "nodes", "begin each with rediss://, since TLS files are given"
 	case s.Prefix == "":
 		return "prefix", `give the keys a name of their own, as "fence-redlock:"`
 	case s.NodeTimeout <= 0:
@@ -75,4 +92,32 @@ func (s *RedlockSettings) Validate() (setting, remedy string) {
 		return "counter_ttl", "choose at least a minute, and at least restart_delay"
 	}
 	return "", ""
+}
+
+// tls adds the files to a node's TLS.
+func (s *RedlockSettings) tls(config *tls.Config) error {
+	if s.TLSCA != "" {
+		pem, err := os.ReadFile(s.TLSCA)
+		if err != nil {
+			return fmt.Errorf("tls_ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("tls_ca: %s has no certificate in PEM", s.TLSCA)
+		}
+	}
+	if s.TLSCert != "" {
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
+			if err != nil {
+				return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(); err != nil {
+			return err
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return nil
 }

@@ -32,6 +32,7 @@ func TestRedlockKeepsThePromisesOfAProvider(t *testing.T) {
 				}
 			}
 		},
+		KillOne:   func(testing.TB) { nodes.kill(0) },
 		StepClock: func(_ testing.TB, by time.Duration) { nodes.clocks[0].Step(by) },
 		Lease:     redlockLease, Gone: redlockLease, OwnLeases: true, GoesAbove: true,
 	})
@@ -45,7 +46,7 @@ type redlockNodes struct {
 	servers []*harness.Redis
 	clocks  []*harness.Clock
 	clients []*redis.Client // straight at the servers
-	stopped bool
+	stopped []int           // those that were killed
 }
 
 func startRedlockNodes(tb testing.TB, n int) *redlockNodes {
@@ -101,22 +102,23 @@ func (n *redlockNodes) addrs() []string {
 	return addrs
 }
 
+func (n *redlockNodes) kill(i int) {
+	n.servers[i].Kill()
+	n.stopped = append(n.stopped, i)
+}
+
 // Stop, Start, Pause and Resume are the suite's.
 func (n *redlockNodes) Stop() {
-	for _, r := range n.servers {
-		r.Kill()
+	for i := range n.servers {
+		n.kill(i)
 	}
-	n.stopped = true
 }
 
 func (n *redlockNodes) Start() {
-	if !n.stopped {
-		return
+	for _, i := range n.stopped {
+		n.servers[i].RestartEmpty()
 	}
-	n.stopped = false
-	for _, r := range n.servers {
-		r.RestartEmpty()
-	}
+	n.stopped = nil
 	n.awaitAll()
 }
 
