@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -347,6 +348,30 @@ func TestRedlockNeedsFewRights(t *testing.T) {
 	stranger := nodes.open(t, func(s *provider.RedlockSettings) { s.Username, s.Password = "locks", "wrong" })
 	if err := stranger.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
 		t.Errorf("Check with a wrong password returns %v", err)
+	}
+}
+
+func TestRedlockOverTLS(t *testing.T) {
+	ca := newAuthority(t, "ca")
+	server, proxy := ca.issue("server"), ca.issue("proxy")
+	var urls []string
+	for range 3 {
+		port := strconv.Itoa(harness.FreePort(t))
+		harness.StartRedis(t, harness.WithArgs("--tls-port", port, "--tls-ca-cert-file", ca.file, "--tls-cert-file", server.cert, "--tls-key-file", server.key))
+		urls = append(urls, "rediss://127.0.0.1:"+port)
+	}
+	with := func(ca string, own pair) provider.Locker {
+		return openRedlock(t, nil, func(s *provider.RedlockSettings) {
+			s.Nodes, s.TLSCA, s.TLSCert, s.TLSKey, s.RestartDelay = urls, ca, own.cert, own.key, 0
+		})
+	}
+	redlockTake(t, locktest.Proxy{Locker: with(ca.file, proxy)}, "s").release()
+	for name, locker := range map[string]provider.Locker{
+		"an unknown authority": with("", proxy), "no certificate": with(ca.file, pair{}), "a stranger's": with(ca.file, newAuthority(t, "other").issue("me")),
+	} {
+		if err := locker.Check(t.Context()); err == nil {
+			t.Errorf("Check finds nothing amiss with %s", name)
+		}
 	}
 }
 

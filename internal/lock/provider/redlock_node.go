@@ -68,7 +68,7 @@ func newRedlockRedis(url string, s *RedlockSettings, heard func(session, id stri
 		return nil, err
 	}
 	if o.TLSConfig != nil {
-		if err := s.tls(o.TLSConfig); err != nil {
+		if err := useFiles(o.TLSConfig, s.TLSCA, s.TLSCert, s.TLSKey); err != nil {
 			return nil, err
 		}
 	}

@@ -1,10 +1,7 @@
 package provider
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -92,32 +89,4 @@ func (s *RedlockSettings) Validate() (setting, remedy string) {
 		return "counter_ttl", "choose at least a minute, and at least restart_delay"
 	}
 	return "", ""
-}
-
-// tls adds the files to a node's TLS.
-func (s *RedlockSettings) tls(config *tls.Config) error {
-	if s.TLSCA != "" {
-		pem, err := os.ReadFile(s.TLSCA)
-		if err != nil {
-			return fmt.Errorf("tls_ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("tls_ca: %s has no certificate in PEM", s.TLSCA)
-		}
-	}
-	if s.TLSCert != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
-			if err != nil {
-				return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
-			}
-			return &pair, nil
-		}
-		if _, err := load(); err != nil {
-			return err
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ package provider_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -154,7 +155,7 @@ func openRedlock(tb testing.TB, addrs []string, edits ...func(*provider.RedlockS
 	for _, edit := range edits {
 		edit(settings)
 	}
-	locker, err := provider.Redlock.Open(settings, provider.Environment{Proxy: "p" + addrs[0], Log: slog.New(slog.NewTextHandler(tb.Output(), nil))})
+	locker, err := provider.Redlock.Open(settings, provider.Environment{Proxy: rand.Text(), Log: slog.New(slog.NewTextHandler(tb.Output(), nil))})
 	if err != nil {
 		tb.Fatal(err)
 	}
