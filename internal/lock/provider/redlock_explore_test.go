@@ -16,7 +16,7 @@ import (
 // The explorer plays random stories of some proxies and nodes, in a time of its own: messages that are late or lost, nodes that
 // are cut off, that restart empty, whose clock steps. It looks for grants that don't grow, and for two owners at once.
 
-var exploreRuns = flag.Int("redlock.runs", 300, "stories that the explorer of redlock plays, each another one")
+var exploreRuns = flag.Int("redlock.runs", 25, "how many stories of each kind redlock's explorer plays")
 
 const (
 	exploreLease  = 2 * time.Second
