@@ -25,43 +25,45 @@ import (
 //
 // # Waiting
 //
-// The waiters of one proxy are served first come first served. Among proxies there is no order: the first waiter of each asks again at
-// random, the longer the more seldom, and as soon as a quorum of nodes has published a release. A proxy that
-// releases while others wait elsewhere lets them go first, so none is starved by one that always has somebody in line.
+// Within one proxy, first come first served. Among proxies there is no order: the first waiter of each asks again at random, the
+// longer the more seldom, and as soon as a quorum of nodes has published a release. A proxy that releases while
+// others wait elsewhere lets them try first, so that none is starved by one that always has somebody in line.
 //
 // # Grants grow
 //
-// A grant is the largest of: one above the counters of the quorum, one above Request.Above, and the second largest of the clocks
-// of the quorum and of this proxy, in microseconds. It is used only if a quorum has raised its counters to it.
+// A grant is the largest of: one above the counters of the quorum, one above Request.Above, and the second largest of the
+// clocks of the quorum and of this proxy, in microseconds. It is used only if a quorum has raised its counters to it.
 //
-// Claim: a grant g' is larger than every g that was used before its Acquire began. The quorums that raised g and g' have a
-// node n in common, and n raised g first.
+// Claim: a grant g' is larger than every g that was used before its Acquire began. Proof: the quorums that raised g and g'
+// have a node n in common, and n raised g first.
 //
-//   - If n has kept its memory since, its counter was at least g when it raised g', so g' > g: raise demands it.
-//     This needs no clock and no lock, so clocks may step, leases lapse, and messages come late: a late raise of an acquisition that has failed does nothing if its lock
-//     is gone, and else makes a counter larger, never smaller. That number may be granted to another acquisition, but only one of
-//     them is ever used: no node raises it twice.
-//   - If n has lost its memory in between (restarted empty, flushed, the counter's TTL over), then time tells. Say that right clocks differ from the true time by less than e, and
-//     that at most one of the clocks asked is wrong, by however much. The second largest of three or more is then right, or
-//     between two right ones. Counters and Above are grants of before, and grow by one in far more than a microsecond, so a grant of time T is below T + e. n sat out
-//     restart_delay before it raised g', so T' > T + restart_delay, and g' > T' − e > T + e > g if restart_delay > 2e. If n's own clock is the
-//     wrong one, and ahead, it may have sat out for less; then the time that its restart took has to be above 2e.
+//   - If n has kept its memory, its counter was at least g when it raised g', and raise demands that g' is larger. That
+//     needs no clock and no lock: clocks may step, leases lapse, messages come late. A late raise of an acquisition that has failed
+//     does nothing if its lock is gone, and else makes a counter larger, never smaller. Its number may come again in
+//     another acquisition, but no node raises it twice, so only one of them is ever used.
+//   - If n has lost its memory in between (it was restarted empty or flushed, or the counter's TTL was over), time tells. Say
+//     that right clocks are less than e off the true time, and that at most one of the clocks asked is wrong, by however
+//     much: the second largest of three or more is then right, or between two that are. Counters and Above are earlier
+//     grants, and grow by one in far more than a microsecond. So a grant made at T is below T + e, and above T − e. n has
+//     sat out restart_delay before it gave its lock again; the other nodes were asked at the same time, two
+//     node_timeouts earlier at most. So g' > g if restart_delay is above 2e and two node_timeouts. If n's own clock is the
+//     wrong one, and ahead, it may sit out for less, or forget early; then the two grants have to be 2e apart by themselves.
 //
-// With two wrong clocks and a loss of memory, or with Above lost as well, grants may fall back. Then the store still
-// refuses them: its newest grant is its own, and a proxy that was given a smaller one acquires again, with Above.
+// With two wrong clocks and a loss of memory, grants may fall back. The store refuses them all the same, for it knows its
+// newest grant: a proxy that was given a smaller one acquires again, with Above.
 //
 // # One owner at a time
 //
-// Two claims can't have a quorum of locks each, so holds exclude each other as long as nodes count leases at the proxies' rate,
-// within drift_percent. A node that has lost its memory could vote twice within one lease: it sits out restart_delay, which
-// must not be shorter than any lease. So do new nodes: a new set grants nothing for its first restart_delay. A clock that
-// steps forward ends the locks of its node, and what it sits out: with one such node and another one that is
-// down, two owners may hold a session until the first one's next renewal. The store then lets only the later write.
-// A clock that steps back makes the locks of its node outlast their lease; whoever meets such a lock cuts it to its lease.
+// Two claims can't have a quorum of locks each, so holds exclude each other as long as nodes count leases at the proxies'
+// rate, within drift_percent. A node that has lost its memory could vote twice within one lease: it sits out restart_delay,
+// which must not be shorter than any lease. So do new nodes: a new set grants nothing for its first restart_delay. A clock
+// that steps forward ends the locks of its node, and what it sits out: with one such node and another one that is down, two
+// owners may hold a session until the first one's next renewal. The store then lets only the later one write. A clock that steps
+// back makes the locks of its node outlast their lease; whoever meets such a lock cuts it to its lease.
 //
-// A renewal takes locks on nodes that are free, so a hold survives when its nodes restart one after the other. It counts such a node only if the counter there is
-// not above its grant: had anybody else been granted the session meanwhile, then on a quorum, of which one node is in this
-// renewal's quorum, and there the counter is larger or the lock was ours throughout.
+// A renewal takes locks on nodes that are free, so a hold survives when its nodes restart one after the other. Such a node
+// counts only if its counter is not above the hold's grant: had anybody else been granted the session meanwhile, then on a
+// quorum, which has a node in common with the renewal's; there the counter is larger, or the lock was the hold's throughout.
 var Redlock = Kind{Name: "redlock", Settings: redlockDefaults, Open: openRedlock}
 
 // redlock is the Locker.
