@@ -203,7 +203,7 @@ func (c *client) releaseGrant(args [][]byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	ended, err := c.srv.store.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
+	_, ended, err := c.srv.store.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}

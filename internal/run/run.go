@@ -183,7 +183,7 @@ func (o *Options) keep(ctx context.Context, s *lock.Sequence) error {
 func (o *Options) release(ctx context.Context, s *lock.Sequence) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	if _, err := o.Store.ReleaseGrant(ctx, s.Record, s.Claim, s.Grant()); err != nil {
+	if _, _, err := o.Store.ReleaseGrant(ctx, s.Record, s.Claim, s.Grant()); err != nil {
 		o.Log.Warn("session not released; its lease will end", "session", s.Record.String(), "error", err)
 	}
 }
