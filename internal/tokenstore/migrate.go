@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
 )
 
 // Migration says which records to give to the store's lock provider.
@@ -103,4 +102,3 @@ func (s *Store) Tell(ctx context.Context, h Holder) error {
 	id, _, _ := strings.Cut(strings.TrimPrefix(h.Owner, ApartPrefix), ":")
 	return s.Client(0).Publish(ctx, WakeChannel(id), h.Owner+" "+strconv.FormatUint(h.Grant, 10)).Err()
 }
-
