@@ -21,7 +21,7 @@ func OpenLocker(cfg *config.Config, id string, log *slog.Logger) (*lock.Outside,
 	if !ok {
 		return nil, fmt.Errorf("lock provider %s: there is no such", cfg.Lock.Provider)
 	}
-	locker, err := kind.Open(settings, provider.Environment{Proxy: id, Log: log.With("provider", kind.Name)})
+	locker, err := kind.Open(settings, provider.Environment{Proxy: id, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("lock provider %s: %w", kind.Name, err)
 	}
