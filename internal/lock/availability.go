@@ -12,8 +12,11 @@ const (
 	checkEvery, downEvery = 5 * time.Second, 250 * time.Millisecond
 	// checkTimeout bounds that.
 	checkTimeout = time.Second
-	// checkFresh is how long an answer counts for those who have waited in vain.
+	// checkFresh is how long an answer counts for those who wait.
 	checkFresh = time.Second
+	// failuresMost is how many checks in a row fail before the provider counts as down: those who wait in line need not lose their
+	// place for a moment's silence.
+	failuresMost = 2
 )
 
 var (
@@ -26,9 +29,11 @@ type availability struct {
 	kick chan struct{} // asks for a check now
 
 	state sync.Mutex
-	known bool // it has answered, or could not be asked
-	down  error
-	good  time.Time // when it last answered
+	known  bool // it has answered, or could not be asked
+	failed int  // checks in a row
+	down   error
+	fell   chan struct{} // closed when it goes down, and made anew when it is back
+	good   time.Time     // of the last question that it has answered
 
 	checking sync.Mutex
 }
@@ -58,6 +63,20 @@ func (m *Manager) ProviderReady() error {
 	return o.Up()
 }
 
+// ProviderDown returns a channel that is closed when the provider can't be asked any more.
+func (m *Manager) ProviderDown() <-chan struct{} {
+	m.outside.state.Lock()
+	defer m.outside.state.Unlock()
+	return m.outside.fell
+}
+
+// Doubt has the provider checked soon if it has not answered anything lately.
+func (m *Manager) Doubt() {
+	if !m.outside.answered(time.Now().Add(-checkFresh)) {
+		m.outside.suspect()
+	}
+}
+
 // suspect has the provider checked soon.
 func (o *outside) suspect() {
 	select {
@@ -70,9 +89,9 @@ func (o *outside) suspect() {
 func (m *Manager) watchProvider() {
 	o := m.outside
 	for {
-		m.checkProvider(m.ctx)
+		m.checkProvider(time.Now())
 		pause := checkEvery
-		if o.Up() != nil {
+		if o.ailing() {
 			pause = downEvery
 		}
 		t := time.NewTimer(pause)
@@ -81,18 +100,31 @@ func (m *Manager) watchProvider() {
 			t.Stop()
 			return
 		case <-o.kick:
+			t.Stop()
+			if !rest(m.closes, downEvery) {
+				return
+			}
 		case <-t.C:
 		}
-		t.Stop()
 	}
 }
 
-// checkProvider asks the provider whether it would grant.
-func (m *Manager) checkProvider(ctx context.Context) {
+// ailing reports whether the last check has failed.
+func (o *outside) ailing() bool {
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.failed > 0
+}
+
+// checkProvider asks the provider whether it would grant, unless it has answered since.
+func (m *Manager) checkProvider(since time.Time) {
 	o := m.outside
 	o.checking.Lock()
 	defer o.checking.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	if o.answered(since) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, checkTimeout)
 	defer cancel()
 	defer context.AfterFunc(m.closes, cancel)()
 	sent := time.Now()
@@ -102,13 +134,8 @@ func (m *Manager) checkProvider(ctx context.Context) {
 		return
 	default:
 	}
-	o.state.Lock()
-	first, before := !o.known, o.down
-	o.known, o.down = true, err
-	if err == nil {
-		o.good = sent
-	}
-	o.state.Unlock()
+	first, before := o.note(sent, err)
+	err = o.Up()
 	if o.Observer != nil {
 		o.Observer.ProviderUp(err == nil)
 	}
@@ -124,15 +151,39 @@ func (m *Manager) checkProvider(ctx context.Context) {
 	}
 }
 
-// Waited says why somebody has waited in vain: nil if others hold the session, a *DownError if the provider does not
-// answer.
-func (m *Manager) Waited() error {
-	o := m.outside
+// note takes in what came of a check. It returns whether it was the first, and why the provider was down before.
+func (o *outside) note(sent time.Time, err error) (first bool, before error) {
 	o.state.Lock()
-	fresh := o.down == nil && time.Since(o.good) < checkFresh
-	o.state.Unlock()
-	if !fresh {
-		m.checkProvider(m.ctx)
+	defer o.state.Unlock()
+	first, before = !o.known, o.down
+	if err == nil {
+		o.known, o.failed, o.down, o.good = true, 0, nil, sent
+		if before != nil {
+			o.fell = make(chan struct{})
+		}
+		return first, before
 	}
-	return o.Up()
+	if o.failed++; first || o.failed >= failuresMost {
+		o.known, o.down = true, err
+		if before == nil {
+			close(o.fell)
+		}
+	}
+	return first, before
+}
+
+// answered reports whether the provider has answered a question asked after since.
+func (o *outside) answered(since time.Time) bool {
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.down == nil && o.good.After(since)
+}
+
+// Waited says why somebody has waited in vain since then: nil if others hold the session, a *DownError if the provider does
+// not answer.
+func (m *Manager) Waited(since time.Time) error {
+	for range failuresMost {
+		m.checkProvider(since)
+	}
+	return m.outside.Up()
 }

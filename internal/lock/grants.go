@@ -47,6 +47,9 @@ func (m *Manager) acquireOutside(ctx context.Context, s *Sequence) (tokenstore.B
 		}
 		select {
 		case <-a.Done:
+		case <-m.ProviderDown():
+			a.Drop()
+			return tokenstore.Begin{}, m.outside.Up()
 		case <-over.Done():
 			a.Drop()
 			return tokenstore.Begin{}, m.waitedInVain(ctx, s, start)
@@ -85,7 +88,7 @@ func (m *Manager) waitedInVain(ctx context.Context, s *Sequence, start time.Time
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := m.Waited(); err != nil {
+	if err := m.Waited(start); err != nil {
 		return err
 	}
 	return &LockedError{Record: s.Record, Holder: m.HolderOf(s.Record), Waited: time.Since(start), Word: s.Rule.LockedError}

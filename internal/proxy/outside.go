@@ -87,7 +87,10 @@ func (c *client) standInLine(q *part, at place, a *lock.Asking, left time.Durati
 			return nil
 		case <-c.timer.C:
 			return c.waitedInVain(s, now, start)
+		case <-c.srv.locks.ProviderDown():
+			return c.waitedInVain(s, false, start)
 		case <-kin.C:
+			c.srv.locks.Doubt()
 			if err := q.kinHolds(); err != nil {
 				return err
 			}
@@ -115,7 +118,7 @@ func (c *client) waitedInVain(s *lock.Sequence, now bool, start time.Time) error
 	if now {
 		return errNotNow
 	}
-	if err := c.srv.locks.Waited(); err != nil {
+	if err := c.srv.locks.Waited(start); err != nil {
 		return &downError{s.Record.String(), err}
 	}
 	return c.locked(s, c.srv.locks.HolderOf(s.Record), start)

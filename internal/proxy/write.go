@@ -33,9 +33,6 @@ var errRestless = errors.New("the fence record does not keep still: is something
 // write is a guarded write: check, the client's command and settle, in one round trip. Nothing is
 // applied unless every session's check is good.
 func (c *client) write(p plan, b body, start time.Time) error {
-	if err := c.fit(&p); err != nil {
-		return err
-	}
 	up, err := c.writesOn(b)
 	if err != nil {
 		return &downError{p.sessions(), err}
@@ -103,6 +100,9 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 			ask = c.presentGiven
 		}
 		token, passed, err := ask(p, i, b, write, sent, start)
+		if err == nil {
+			err = c.fit(&p)
+		}
 		if err != nil {
 			return err
 		}
