@@ -28,14 +28,18 @@ var (
 type availability struct {
 	kick chan struct{} // asks for a check now
 
-	state sync.Mutex
+	state  sync.Mutex
 	known  bool // it has answered, or could not be asked
 	failed int  // checks in a row
 	down   error
 	fell   chan struct{} // closed when it goes down, and made anew when it is back
 	good   time.Time     // of the last question that it has answered
 
-	checking sync.Mutex
+	checking chan struct{} // holds one element during a check
+}
+
+func (a *availability) open() {
+	a.kick, a.checking, a.fell = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
 }
 
 // Up says why the provider can't be asked, or nil. As long as that is not known, it counts as up.
@@ -90,11 +94,7 @@ func (m *Manager) watchProvider() {
 	o := m.outside
 	for {
 		m.checkProvider(time.Now())
-		pause := checkEvery
-		if o.ailing() {
-			pause = downEvery
-		}
-		t := time.NewTimer(pause)
+		t := time.NewTimer(checkEvery)
 		select {
 		case <-m.closing:
 			t.Stop()
@@ -109,18 +109,11 @@ func (m *Manager) watchProvider() {
 	}
 }
 
-// ailing reports whether the last check has failed.
-func (o *outside) ailing() bool {
-	o.state.Lock()
-	defer o.state.Unlock()
-	return o.failed > 0
-}
-
 // checkProvider asks the provider whether it would grant, unless it has answered since.
 func (m *Manager) checkProvider(since time.Time) {
 	o := m.outside
-	o.checking.Lock()
-	defer o.checking.Unlock()
+	o.checking <- struct{}{}
+	defer func() { <-o.checking }()
 	if o.answered(since) {
 		return
 	}
@@ -135,6 +128,9 @@ func (m *Manager) checkProvider(since time.Time) {
 	default:
 	}
 	first, before := o.note(sent, err)
+	if err != nil {
+		o.suspect() // whoever has asked
+	}
 	err = o.Up()
 	if o.Observer != nil {
 		o.Observer.ProviderUp(err == nil)

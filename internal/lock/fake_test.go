@@ -25,6 +25,8 @@ type fake struct {
 	down     map[string]bool          // these calls fail
 	gates    map[string]chan struct{} // these calls wait there, answered and not yet returned
 	silent   map[string]bool          // these calls get no answer before their context ends
+	given    bool                     // a lock provider elsewhere grants
+	stamps   uint64                   // tokens that looks have made then
 }
 
 // session is one session's fence record.
@@ -155,6 +157,10 @@ func (s *session) current(b tokenstore.Basis) bool {
 
 // look is a read's that takes no hold.
 func (f *fake) look(r *tokenstore.Record) tokenstore.Token {
+	if f.given {
+		f.lookGiven(r)
+		return f.token(r)
+	}
 	f.mu.Lock()
 	s := f.at(r)
 	if s.grant == 0 {
@@ -278,7 +284,11 @@ func (f *fake) Release(ctx context.Context, r *tokenstore.Record, c *tokenstore.
 	}
 	s.hold = nil
 	if revoke {
-		s.grant = s.newer()
+		if f.given {
+			s.grant++
+		} else {
+			s.grant = s.newer()
+		}
 	}
 	f.handOver(s)
 	return nil
@@ -319,6 +329,8 @@ func (f *fake) commit(c tokenstore.Commit, write func() bool) (tokenstore.Check,
 	h := s.held()
 	verdict := tokenstore.Good
 	switch {
+	case c.Grant == 0 && f.given:
+		panic("a write without a grant")
 	case c.Grant > 0 && s.grant == 0:
 		verdict = tokenstore.Missing
 	case c.Grant > 0 && f.lenient && (c.Grant > s.storedFor || c.Grant == s.storedFor && c.Seq > s.storedSeq):

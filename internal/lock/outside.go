@@ -72,7 +72,7 @@ func recordKeyOf(r *tokenstore.Record) recordKey { return recordKey{r.DB, r.Keys
 // Use has a lock provider elsewhere grant, before the manager has any owners. The caller closes it, after the manager.
 func (m *Manager) Use(o Outside) {
 	m.outside = &outside{Outside: o, asking: map[recordKey]int{}, grants: map[grantKey]*granted{}}
-	m.outside.kick, m.outside.fell = make(chan struct{}, 1), make(chan struct{})
+	m.outside.open()
 	m.work.Go(m.watchProvider)
 }
 
