@@ -23,7 +23,7 @@ func (f *fake) register(r *tokenstore.Record, c *tokenstore.Claim, grant uint64,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)
-	if grant <= s.grant {
+	if grant += f.base; grant <= s.grant {
 		return tokenstore.Begin{Behind: true, Newest: s.grant, Above: s.grant}
 	}
 	b := tokenstore.Begin{
@@ -93,6 +93,15 @@ func (f *fake) Inspect(ctx context.Context, r *tokenstore.Record, _ int) (tokens
 
 func (f *fake) Tell(ctx context.Context, h tokenstore.Holder) error {
 	return f.arrive(ctx, call{name: "tell", waiter: h.Owner, grant: h.Grant})
+}
+
+// migrate gives the record to a provider that counts anew.
+func (f *fake) migrate(r *tokenstore.Record) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.at(r)
+	f.base = max(s.grant, s.storedFor) + 1
+	*s = session{grant: f.base, storedFor: f.base}
 }
 
 // lookGiven is look where grants come from elsewhere: a token of its own for each record.

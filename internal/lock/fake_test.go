@@ -27,6 +27,7 @@ type fake struct {
 	silent   map[string]bool          // these calls get no answer before their context ends
 	given    bool                     // a lock provider elsewhere grants
 	stamps   uint64                   // tokens that looks have made then
+	base     uint64                   // that grants count from, after a migration
 }
 
 // session is one session's fence record.
@@ -360,10 +361,12 @@ func (f *fake) commit(c tokenstore.Commit, write func() bool) (tokenstore.Check,
 	if c.Grant == 0 {
 		s.grant, seq = s.newer(), 1
 	}
-	if !f.lenient {
-		c.Grant = s.grant
+	if f.lenient {
+		s.storedFor = max(c.Grant, s.storedFor)
+	} else {
+		s.storedFor = s.grant
 	}
-	s.storedFor, s.storedSeq = max(c.Grant, s.storedFor), seq
+	s.storedSeq = seq
 	if c.Keep {
 		s.occupy(c.Claim, "", c.Claim.Lease)
 	} else {

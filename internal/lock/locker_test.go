@@ -17,6 +17,7 @@ type locker struct {
 	asked    []provider.Request
 	down     bool // it says that it can't be asked
 	silent   bool // it answers nothing
+	given    []*lockerHold
 }
 
 type lockedSession struct {
@@ -34,6 +35,7 @@ type lockerHold struct {
 	l       *locker
 	session string
 	grant   uint64
+	who     string
 	lease   time.Duration
 	lost    chan struct{}
 
@@ -114,7 +116,7 @@ func (l *locker) at(session string) *lockedSession {
 // grant gives a session to who asks. Called with mu held.
 func (l *locker) grant(s *lockedSession, r provider.Request) *lockerHold {
 	l.last++
-	h := &lockerHold{l: l, session: r.Session, grant: l.last, lease: r.Lease, lost: make(chan struct{}), until: time.Now().Add(r.Lease)}
+	h := &lockerHold{l: l, session: r.Session, grant: l.last, who: r.Holder, lease: r.Lease, lost: make(chan struct{}), until: time.Now().Add(r.Lease)}
 	h.timer = time.AfterFunc(r.Lease, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -124,6 +126,7 @@ func (l *locker) grant(s *lockedSession, r provider.Request) *lockerHold {
 		}
 	})
 	s.hold = h
+	l.given = append(l.given, h)
 	return h
 }
 
@@ -203,5 +206,36 @@ func (l *locker) lapse(session string, quiet bool) {
 		if !quiet {
 			h.tell()
 		}
+	}
+}
+
+// holder is whom the locker shows as a session's holder.
+func (l *locker) holder(session string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if h := l.at(session).hold; h != nil {
+		return h.who
+	}
+	return ""
+}
+
+// reset loses all that the locker knows: it counts anew.
+func (l *locker) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sessions {
+		if h := s.hold; h != nil {
+			l.end(h)
+		}
+	}
+	l.last = 0
+}
+
+// stop ends the locker's timers.
+func (l *locker) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, h := range l.given {
+		h.timer.Stop()
 	}
 }
