@@ -633,7 +633,7 @@ func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
 		"of clients that look":            {rule: rule.Rule{Mode: rule.ModeFence}, clients: 2, updates: 1, lapses: 1, flushes: 1},
 		"of clients that look, with adds": {rule: rule.Rule{Mode: rule.ModeFence}, clients: 2, updates: 1, adds: 1, lapses: 1},
 		"of clients that are killed":      {clients: 2, updates: 1, lapses: 1, crashes: 1},
-		"with a provider that is reset":   {clients: 2, updates: 1, lapses: 1, resets: 1},
+		"with a provider that is reset":   {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, resets: 1},
 	} {
 		s.elsewhere = true
 		stories["with locks elsewhere, "+name] = s
