@@ -87,9 +87,6 @@ func (l *Lock) check() []finding {
 		refuse("on_provider_down", "write "+choice([]string{onDownRefuse, onDownPass}), "%q is not known", l.OnProviderDown)
 	}
 	a := l.AgentHealth
-	if a.HTTP != "" && a.TCP != "" {
-		refuse("agent_health.tcp", "keep one of http and tcp", "is given, and http too")
-	}
 	if u, err := url.Parse(a.HTTP); a.HTTP != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		refuse("agent_health.http", "write a URL, as in http://127.0.0.1:8000/healthz", "is no URL of http or https")
 	}

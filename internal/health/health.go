@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Probe says how to ask, and how often. One of HTTP and TCP is set.
+// Probe says how to ask, and how often. HTTP or TCP is set, or both, and then both have to be healthy.
 type Probe struct {
 	HTTP     string        // a URL; healthy is an answer of 200 to 399
 	TCP      string        // host:port; healthy is that it takes connections
@@ -68,7 +68,10 @@ func (p Probe) ask(ctx context.Context, client *http.Client) error {
 		if err != nil {
 			return err
 		}
-		return nc.Close()
+		_ = nc.Close()
+	}
+	if p.HTTP == "" {
+		return nil
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.HTTP, http.NoBody)
 	if err != nil {
