@@ -14,8 +14,8 @@ const (
 	checkTimeout = time.Second
 	// checkFresh is how long an answer counts for those who wait.
 	checkFresh = time.Second
-	// failuresMost is how many checks in a row fail before the provider counts as down: those who wait in line need not lose their
-	// place for a moment's silence.
+	// failuresMost is how many checks in a row fail, and nothing else is answered meanwhile, before the provider counts as down: those
+	// who wait in line need not lose their place for a moment's silence.
 	failuresMost = 2
 )
 
@@ -33,7 +33,7 @@ type availability struct {
 	failed int  // checks in a row
 	down   error
 	fell   chan struct{} // closed when it goes down, and made anew when it is back
-	good   time.Time     // of the last question that it has answered
+	good   time.Time     // when it last answered
 
 	checking chan struct{} // holds one element during a check
 }
@@ -93,7 +93,7 @@ func (o *outside) suspect() {
 func (m *Manager) watchProvider() {
 	o := m.outside
 	for {
-		m.checkProvider(time.Now())
+		_ = m.checkProvider(time.Now()) // it is noted
 		t := time.NewTimer(checkEvery)
 		select {
 		case <-m.closing:
@@ -110,65 +110,80 @@ func (m *Manager) watchProvider() {
 }
 
 // checkProvider asks the provider whether it would grant, unless it has answered since.
-func (m *Manager) checkProvider(since time.Time) {
+func (m *Manager) checkProvider(since time.Time) error {
 	o := m.outside
 	o.checking <- struct{}{}
 	defer func() { <-o.checking }()
 	if o.answered(since) {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(m.ctx, checkTimeout)
 	defer cancel()
 	defer context.AfterFunc(m.closes, cancel)()
 	sent := time.Now()
 	err := o.call("check", func() error { return o.Locker.Check(ctx) })
-	select {
-	case <-m.closing:
-		return
-	default:
-	}
-	first, before := o.note(sent, err)
-	if err != nil {
+	if err != nil && m.closes.Err() == nil {
+		o.unanswered(sent, err)
 		o.suspect() // whoever has asked
 	}
-	err = o.Up()
-	if o.Observer != nil {
-		o.Observer.ProviderUp(err == nil)
-	}
-	switch {
-	case err != nil && before == nil && o.Pass:
-		m.log.Error("the lock provider can't be asked: GUARDED COMMANDS GO THROUGH UNGUARDED until it can (lock.on_provider_down: pass)", "provider", o.Name, "error", err)
-	case err != nil && before == nil:
-		m.log.Error("the lock provider can't be asked: guarded commands are refused until it can", "provider", o.Name, "error", err)
-	case err == nil && before != nil:
-		m.log.Info("the lock provider can be asked again", "provider", o.Name)
-	case err == nil && first:
-		m.log.Info("the lock provider can be asked", "provider", o.Name)
-	}
+	return err
 }
 
-// note takes in what came of a check. It returns whether it was the first, and why the provider was down before.
-func (o *outside) note(sent time.Time, err error) (first bool, before error) {
+// alive takes in that the provider has answered, whatever it was asked.
+func (o *outside) alive() {
 	o.state.Lock()
-	defer o.state.Unlock()
-	first, before = !o.known, o.down
-	if err == nil {
-		o.known, o.failed, o.down, o.good = true, 0, nil, sent
-		if before != nil {
-			o.fell = make(chan struct{})
-		}
-		return first, before
+	first, before := !o.known, o.down
+	o.known, o.failed, o.down, o.good = true, 0, nil, time.Now()
+	if before != nil {
+		o.fell = make(chan struct{})
 	}
-	if o.failed++; first || o.failed >= failuresMost {
-		o.known, o.down = true, err
-		if before == nil {
-			close(o.fell)
-		}
+	o.state.Unlock()
+	switch {
+	case before != nil:
+		o.log.Info("the lock provider can be asked again", "provider", o.Name)
+	case first:
+		o.log.Info("the lock provider can be asked", "provider", o.Name)
+	default:
+		return
 	}
-	return first, before
+	o.tellUp(true)
 }
 
-// answered reports whether the provider has answered a question asked after since.
+// unanswered takes in that a check that was sent then has failed.
+func (o *outside) unanswered(sent time.Time, err error) {
+	o.state.Lock()
+	first, before := !o.known, o.down
+	if o.good.After(sent) { // it has answered others
+		o.state.Unlock()
+		return
+	}
+	o.failed++
+	falls := before == nil && (first || o.failed >= failuresMost)
+	if falls || before != nil {
+		o.known, o.down = true, err
+	}
+	if falls {
+		close(o.fell)
+	}
+	o.state.Unlock()
+	if !falls {
+		return
+	}
+	what := "the lock provider can't be asked: guarded commands are refused until it can"
+	if o.Pass {
+		what = "the lock provider can't be asked: GUARDED COMMANDS GO THROUGH UNGUARDED until it can (lock.on_provider_down: pass)"
+	}
+	o.log.Error(what, "provider", o.Name, "error", err)
+	o.tellUp(false)
+}
+
+func (o *outside) tellUp(up bool) {
+	if o.Observer != nil {
+		o.Observer.ProviderUp(up)
+	}
+}
+
+// answered reports whether the provider has answered since.
 func (o *outside) answered(since time.Time) bool {
 	o.state.Lock()
 	defer o.state.Unlock()
@@ -178,8 +193,8 @@ func (o *outside) answered(since time.Time) bool {
 // Waited says why somebody has waited in vain since then: nil if others hold the session, a *DownError if the provider does
 // not answer.
 func (m *Manager) Waited(since time.Time) error {
-	for range failuresMost {
-		m.checkProvider(since)
+	if err := m.checkProvider(since); err != nil {
+		return &DownError{m.outside.Name, err}
 	}
-	return m.outside.Up()
+	return nil
 }

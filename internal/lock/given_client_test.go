@@ -354,6 +354,7 @@ func TestAProviderThatIsDownIsToldFromAHolder(t *testing.T) {
 			if err := w.m.Waited(began); !errors.As(err, &down) {
 				t.Errorf("silent %v: waited in vain for %v", silent, err)
 			}
+			w.pass(2 * (checkTimeout + downEvery))
 			if _, err := w.m.Ask(a.sequence("s")); !errors.As(err, &down) {
 				t.Errorf("silent %v: asked: %v", silent, err)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"time"
@@ -55,6 +56,7 @@ type registrar interface {
 type outside struct {
 	Outside
 	availability
+	log *slog.Logger
 
 	mu     sync.Mutex
 	asking map[recordKey]int // how many ask for a session
@@ -71,7 +73,7 @@ func recordKeyOf(r *tokenstore.Record) recordKey { return recordKey{r.DB, r.Keys
 
 // Use has a lock provider elsewhere grant, before the manager has any owners. The caller closes it, after the manager.
 func (m *Manager) Use(o Outside) {
-	m.outside = &outside{Outside: o, asking: map[recordKey]int{}, grants: map[grantKey]*granted{}}
+	m.outside = &outside{Outside: o, log: m.log, asking: map[recordKey]int{}, grants: map[grantKey]*granted{}}
 	m.outside.open()
 	m.work.Go(m.watchProvider)
 }
@@ -94,6 +96,9 @@ func (o *outside) call(name string, call func() error) error {
 }
 
 func (o *outside) called(name string, start time.Time, err error) {
+	if err == nil && (name == "acquire" || name == "check") { // others may be carried out without an answer
+		o.alive()
+	}
 	if o.Observer != nil {
 		if errors.Is(err, context.Canceled) {
 			err = nil
