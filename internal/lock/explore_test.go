@@ -495,7 +495,7 @@ func (p *play) describe(b *strings.Builder, session string) {
 
 // describeElsewhere is key for one session at the lock provider.
 func (p *play) describeElsewhere(b *strings.Builder, session string, rank func(uint64) int) {
-	fmt.Fprint(b, " at the provider ", rank(p.l.last), rank(p.f.base))
+	fmt.Fprint(b, " at the provider ", rank(p.l.last), rank(p.f.base), p.f.at(p.tasks[0].c.sequence(session).Record).unused)
 	if h := p.l.at(given(session)).hold; h != nil {
 		fmt.Fprint(b, " ", rank(h.grant), p.l.holder(given(session)))
 	}

@@ -23,14 +23,14 @@ func (f *fake) register(r *tokenstore.Record, c *tokenstore.Claim, grant uint64,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)
-	if grant += f.base; grant <= s.grant {
+	if grant += f.base; grant < s.grant || grant == s.grant && !s.unused {
 		return tokenstore.Begin{Behind: true, Newest: s.grant, Above: s.grant}
 	}
 	b := tokenstore.Begin{
 		Granted: true, Grant: grant, Missing: !s.there(),
 		Continuous: s.there() && expected != (tokenstore.Basis{}) && s.current(expected),
 	}
-	s.grant = grant
+	s.grant, s.unused = grant, false
 	s.occupy(c, "", c.Lease)
 	return b
 }
@@ -74,6 +74,7 @@ func (f *fake) endHold(r *tokenstore.Record, grant uint64) (tokenstore.Holder, b
 	}
 	s.hold = nil
 	s.grant++
+	s.unused = true
 	return h.holder, true, nil
 }
 

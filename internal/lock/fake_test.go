@@ -33,6 +33,7 @@ type fake struct {
 // session is one session's fence record.
 type session struct {
 	grant     uint64 // newest; 0: the record is missing
+	unused    bool   // the newest is nobody's, where grants come from elsewhere
 	lost      uint64 // newest before the record was lost: the clock has gone on
 	storedFor uint64 // last token stored
 	storedSeq uint64
@@ -287,6 +288,7 @@ func (f *fake) Release(ctx context.Context, r *tokenstore.Record, c *tokenstore.
 	if revoke {
 		if f.given {
 			s.grant++
+			s.unused = true
 		} else {
 			s.grant = s.newer()
 		}

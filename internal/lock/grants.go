@@ -25,8 +25,8 @@ type granted struct {
 	sequence *Sequence
 	hold     provider.Hold
 	look     chan struct{} // asks for a look at the store now
-	ended    chan struct{} // closed when it is released, or its time is over
-	lost     chan struct{} // closed when the provider has ended it
+	ended    chan struct{} // closed when it is released here
+	lost     chan struct{} // closed when it has ended in another way
 }
 
 // answerTime is how long a provider may take for an answer when nobody waits.
@@ -165,7 +165,10 @@ func (m *Manager) keepAlive(ctx context.Context, g *granted) {
 		}
 		left, err := m.leftOf(ctx, g)
 		if err == nil && left <= 0 {
-			m.endGrant(g)
+			if m.forgetGrant(g) {
+				close(g.lost)
+				m.giveBack(g.hold)
+			}
 			return
 		}
 		if err == nil {
@@ -281,8 +284,8 @@ func (m *Manager) keptGrant(r *tokenstore.Record, grant uint64) *granted {
 	return m.outside.grants[grantKey{recordKeyOf(r), grant}]
 }
 
-// GrantLost returns a channel that is closed when the provider ends the hold of a grant that this manager has acquired; nil
-// if that is not known.
+// GrantLost returns a channel that is closed when a grant that this manager has acquired at a lock provider elsewhere ends without its
+// ReleaseGrant; nil if that is not known.
 func (m *Manager) GrantLost(s *Sequence) <-chan struct{} {
 	if g := m.keptGrant(s.Record, s.Grant()); g != nil {
 		return g.lost

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // Where a lock provider elsewhere grants, a command that needs a session is granted it there before anything is sent to
@@ -155,6 +156,8 @@ func (c *client) grasp(p plan, i int, b body, start time.Time) (lock.How, error)
 		return lock.Look, nil
 	case c.srv.locks.Passes(err):
 		return lock.Look, nil // what it reads is known, so that a later write can be judged
+	case errors.Is(err, errStopping), errors.Is(err, upstream.ErrLost):
+		return lock.Acquire, &downError{s.Record.String(), err}
 	default:
 		return lock.Acquire, err
 	}

@@ -143,7 +143,24 @@ func TestAUsedUpGrantFromElsewhereRefusesItsWrite(t *testing.T) {
 		if got := s.newest(); got != 8 {
 			s.Errorf("the newest grant is %d", got)
 		}
-		if b := s.register("b", 8, tokenstore.Basis{}); !b.Behind { // it is nobody's
+		s.heldBy("")
+		if b := s.register("b", 8, tokenstore.Basis{}); !b.Granted { // the next in line's may be the very next
+			s.Errorf("%+v", b)
+		}
+		if b := s.register("c", 8, tokenstore.Basis{}); !b.Behind { // and is its alone
+			s.Errorf("%+v", b)
+		}
+		s.wire().commit(holding("b", 8, 1), "SET", "k", "v").applied()
+		s.wire().commit(holding("a", 7, 2), "SET", "k", "stale").refused(tokenstore.Superseded)
+	})
+}
+
+func TestANumberThatNobodyIsKnownToHaveIsNotGrantedWhenThatIsForgotten(t *testing.T) {
+	elsewhere(t, func(s *server) {
+		s.register("a", 7, tokenstore.Basis{})
+		s.release(claim("a"), 7, true)
+		s.lapse()
+		if b := s.register("b", 8, tokenstore.Basis{}); !b.Behind {
 			s.Errorf("%+v", b)
 		}
 		if b := s.register("b", 9, tokenstore.Basis{}); !b.Granted {

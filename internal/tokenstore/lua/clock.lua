@@ -8,6 +8,8 @@ local function newer(g, floor)
   return string.format('%.0f', math.max(g + 1, floor + 1, t[1] * 1000000 + t[2]))
 end
 
+local function unused() end
+
 -- What a record without a stored token has for newest grant and stored one when somebody looks; p is false if there
 -- is no record.
 local function stamped(p, g, floor)

@@ -8,5 +8,5 @@ if not p then return '0' end
 local t = redis.call('time')
 if sg ~= g or tonumber(ss) < 1e14 then g, ss = string.format('%.0f', g + 1), '0' end
 put(g, g, string.format('%.0f', math.max(ss + 1, t[1] * 1000000 + t[2])), p, ttl)
-redis.call('del', H)
+unused(g, ttl)
 return g

@@ -16,7 +16,7 @@ local current = p and expected ~= '0' and
   (g == expected or string.sub(expected, 1, 1) == 's' and 's' .. sg .. ' ' .. ss == expected)
 local continuous = current and '1' or p and '0' or redis.call('exists', H) == 1 and 'lost' or 'missing'
 
-if tonumber(n) <= tonumber(g) then
+if tonumber(n) <= tonumber(g) and not (n == g and isUnused(g)) then
   local h = hold(g)
   if n ~= g or not h or h.owner ~= owner then return { 'behind', g, base or '0' } end
   redis.call('pexpire', H, lease) -- said twice
