@@ -25,8 +25,8 @@ func TestTheStoreRefusesAHolderThatTheLockProviderGaveUp(t *testing.T) {
 				const key = "ctx:s"
 				far := harness.StartRelay(t, e.redis.Addr)
 				near := harness.StartRelay(t, far.Addr, harness.WithCapture())
-				proxyA := e.proxyBefore("A's", near.URL(), longHolds...)
-				proxyB := e.proxy("B's", longHolds...)
+				proxyA := e.proxyBefore("A's", near.URL(), keptHolds...)
+				proxyB := e.proxy("B's", keptHolds...)
 				a, _ := connect(t, "A", proxyA.Addr)
 				b, _ := connect(t, "B", proxyB.Addr)
 				b.does("OK", "SET", key, "before")
@@ -69,11 +69,11 @@ func carries(r *harness.Relay, text string) bool {
 func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		const key = "ctx:s"
-		proxyB := e.proxy("B's", longHolds...)
+		proxyB := e.proxy("B's", keptHolds...)
 		b, _ := connect(t, "B", proxyB.Addr)
 		b.does("OK", "SET", key, "before")
 
-		ended := e.proxy("ended", longHolds...)
+		ended := e.proxy("ended", keptHolds...)
 		a, _ := connect(t, "A", ended.Addr)
 		a.does("before", "GET", key)
 		b.sends("GET", key)
@@ -81,7 +81,7 @@ func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
 		b.hears("before")
 		b.does("OK", "SET", key, "B's")
 
-		killed := e.proxy("killed", longHolds...)
+		killed := e.proxy("killed", keptHolds...)
 		a, _ = connect(t, "A", killed.Addr)
 		a.does("B's", "GET", key)
 		killed.Kill()
@@ -148,7 +148,7 @@ func TestWhileTheLockProviderIsDownCommandsMayPass(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		const key = "ctx:s"
 		e.also = "  on_provider_down: pass\n"
-		proxy := e.proxy("proxy", append([]string{"mode: fence"}, longHolds...)...)
+		proxy := e.proxy("proxy", append([]string{"mode: fence"}, keptHolds...)...)
 		a, _ := connect(t, "A", proxy.Addr)
 		b, _ := connect(t, "B", proxy.Addr)
 		a.does("OK", "SET", key, "before")
@@ -216,14 +216,14 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 		server := harness.StartRedis(t)
 		test(t, func(name, also string) *harness.Proxy {
 			return harness.StartProxy(t, harness.ProxyOptions{
-				Name: name, Redis: server, Admin: true, ConfigYAML: "lock:\n  provider: redis\n" + also + guarding(longHolds...),
+				Name: name, Redis: server, Admin: true, ConfigYAML: "lock:\n  provider: redis\n" + also + guarding(keptHolds...),
 			})
 		}, server)
 	})
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		test(t, func(name, also string) *harness.Proxy {
 			e.also = also
-			return e.proxy(name, longHolds...)
+			return e.proxy(name, keptHolds...)
 		}, e.redis)
 	})
 }
@@ -232,7 +232,7 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 func TestALockProviderIsChangedWhileClientsAreServed(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		const key = "ctx:s"
-		options := append([]string{"mode: fence"}, longHolds...)
+		options := append([]string{"mode: fence"}, keptHolds...)
 		configuration := func(locks string) string {
 			path := filepath.Join(t.TempDir(), "migrate.yaml")
 			text := fmt.Sprintf("upstream:\n  url: %q\n", e.redis.URL()) + locks + guarding(options...)

@@ -17,7 +17,7 @@ import (
 func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		const key = "ctx:s"
-		one, two := e.proxy("one", longHolds...), e.proxy("two", longHolds...)
+		one, two := e.proxy("one", keptHolds...), e.proxy("two", keptHolds...)
 		a, _ := connect(t, "A", one.Addr)
 		b, _ := connect(t, "B", two.Addr)
 		c, _ := connect(t, "C", two.Addr)
@@ -71,7 +71,7 @@ func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
 		const key = "ctx:s"
-		one, two := e.proxy("one", longHolds...), e.proxy("two", longHolds...)
+		one, two := e.proxy("one", keptHolds...), e.proxy("two", keptHolds...)
 		a, _ := connect(t, "A", one.Addr)
 		b, _ := connect(t, "B", two.Addr)
 		a.sends("FENCE.ACQUIRE", key, "TTL", "300ms")
@@ -131,7 +131,7 @@ func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
 	for _, mode := range []string{"lock", "fence"} {
 		t.Run(mode, func(t *testing.T) {
 			eachProvider(t, func(t *testing.T, e *elsewhere) {
-				proxy, other := e.proxy("one", append([]string{"mode: " + mode}, longHolds...)...), e.proxy("two", append([]string{"mode: " + mode}, longHolds...)...)
+				proxy, other := e.proxy("one", append([]string{"mode: " + mode}, keptHolds...)...), e.proxy("two", append([]string{"mode: " + mode}, keptHolds...)...)
 				a, _ := connect(t, "A", proxy.Addr)
 				b, _ := connect(t, "B", other.Addr)
 				a.does("OK", "SET", "ctx:a", "1")
@@ -188,7 +188,7 @@ func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
 
 func TestClientsThatWaitForEachOtherElsewhereAreUntangled(t *testing.T) {
 	eachProvider(t, func(t *testing.T, e *elsewhere) {
-		options := append([]string{"wait: 60s"}, longHolds[1:]...)
+		options := append([]string{"wait: 60s"}, keptHolds[1:]...)
 		one, two := e.proxy("one", options...), e.proxy("two", options...)
 		a, _ := connect(t, "A", one.Addr)
 		b, _ := connect(t, "B", two.Addr)

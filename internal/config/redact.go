@@ -35,7 +35,7 @@ func (c Config) String() string {
 func redacted(key string, value any) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	text := fmt.Sprint(value)
-	for _, secret := range []string{"password", "token", "secret"} {
+	for _, secret := range []string{"password", "token", "secret", "auth"} {
 		if strings.HasSuffix(name, secret) && text != "" {
 			return "xxxxx"
 		}
