@@ -17,8 +17,9 @@ type servers struct {
 
 // starters start the servers of each provider.
 var starters = map[string]func(tb testing.TB) servers{
-	"etcd":    startEtcd,
-	"redlock": startRedlock,
+	"etcd":       startEtcd,
+	"redlock":    startRedlock,
+	"kubernetes": startKubernetes,
 }
 
 func startEtcd(tb testing.TB) servers {
@@ -41,6 +42,18 @@ func startRedlock(tb testing.TB) servers {
 			urls = append(urls, "redis://"+addr)
 		}
 		return "  redlock:\n    nodes: " + list(urls) + "\n    restart_delay: 0s\n"
+	}}
+}
+
+func startKubernetes(tb testing.TB) servers {
+	tb.Helper()
+	const namespace = "agents"
+	k := harness.StartKubernetes(tb)
+	k.CreateNamespace(namespace)
+	k.Apply(namespace, "../../../docs/kubernetes-rbac.yaml")
+	token := k.Token(namespace, "fence-proxy")
+	return servers{[]string{k.Addr}, func(addrs []string) string {
+		return "  kubernetes:\n    kubeconfig: " + k.Kubeconfig(tb, "https://"+addrs[0], namespace, token) + "\n"
 	}}
 }
 
