@@ -303,13 +303,15 @@ func (m *memory) serve(do func()) serverState {
 	return m.state
 }
 
-func (c *client) pause(ctx context.Context) error {
+func (c *client) pause(ctx context.Context) error { return c.pauseFor(ctx, time.Millisecond) }
+
+func (c *client) pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-c.m.over:
 		return errDown
-	case <-time.After(time.Millisecond):
+	case <-time.After(d):
 		return nil
 	}
 }
@@ -322,9 +324,13 @@ func (c *client) Check(ctx context.Context) error {
 }
 
 func (c *client) Acquire(ctx context.Context, r provider.Request) (provider.Hold, error) {
+	if !c.begin() {
+		return nil, errors.New("closed")
+	}
+	defer c.tasks.Done()
 	session := c.m.faults.name(r.Session)
 	p := &place{proxy: c, lease: r.Lease}
-	for {
+	for wait := time.Millisecond; ; wait = min(2*wait, 5*time.Millisecond) {
 		asked := time.Now()
 		granted := false
 		err := c.call(ctx, func() { granted = c.m.ask(session, p, r.Above) })
@@ -344,7 +350,7 @@ func (c *client) Acquire(ctx context.Context, r provider.Request) (provider.Hold
 		if errors.Is(err, errDown) && c.m.faults.forgetsLostAnswers {
 			p = &place{proxy: c, lease: r.Lease}
 		}
-		if err := c.pause(ctx); err != nil {
+		if err := c.pauseFor(ctx, wait); err != nil {
 			if !c.m.faults.staysInLine {
 				c.giveBack(session, p)
 			}
@@ -354,6 +360,17 @@ func (c *client) Acquire(ctx context.Context, r provider.Request) (provider.Hold
 			return nil, err
 		}
 	}
+}
+
+// begin enters an Acquire; false means that the Locker is closed.
+func (c *client) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return false
+	}
+	c.tasks.Add(1)
+	return true
 }
 
 func (c *client) closing() bool {
