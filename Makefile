@@ -83,10 +83,11 @@ bench-providers: deps ## Compare the lock providers, in Markdown; ROUNDS=1 is qu
 	$(GO) test -run '^$$' -bench . -benchtime $(ROUNDS)x -timeout 0 ./integration/bench/providers
 
 # Every interleaving of a few clients over the real sequences, with crashes, lapses and losses between: go test plays
-# short stories, this plays the long ones, too.
+# short stories, this plays the long ones, too. Then many random stories of redlock's nodes.
 .PHONY: proof
 proof: ## Explore all interleavings of a few clients; takes some minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'Interleaving|Explorer' ./internal/lock -long
+	$(GO) test -count=1 -v -timeout 0 -run 'Story|Explorer' ./internal/lock/provider -redlock.runs 4000
 
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities

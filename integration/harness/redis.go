@@ -23,6 +23,7 @@ type Redis struct {
 
 	tb       testing.TB
 	args     []string
+	env      []string
 	password string
 	control  *control
 	log      *transcript // of all its lives
@@ -53,6 +54,11 @@ func WithPassword(password string) RedisOption {
 		r.password = password
 		r.args = append(r.args, "--requirepass", password)
 	}
+}
+
+// WithClock gives the server a clock of its own.
+func WithClock(c *Clock) RedisOption {
+	return func(r *Redis) { r.env = append(r.env, c.env...) }
 }
 
 // StartRedis starts a redis-server and waits until it answers.
@@ -131,6 +137,7 @@ func (r *Redis) start() {
 	}
 	cmd := exec.Command(server, append(args, r.args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, r.log, r.log
+	cmd.Env = append(cmd.Environ(), r.env...)
 	r.control.restarted()
 	r.Process = launch(r.tb, "redis-server "+r.Addr, cmd)
 	if !poll(patience, func() bool { return r.exited() || r.control.connect() }) || r.exited() {

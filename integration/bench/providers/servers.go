@@ -17,7 +17,8 @@ type servers struct {
 
 // starters start the servers of each provider.
 var starters = map[string]func(tb testing.TB) servers{
-	"etcd": startEtcd,
+	"etcd":    startEtcd,
+	"redlock": startRedlock,
 }
 
 func startEtcd(tb testing.TB) servers {
@@ -25,6 +26,21 @@ func startEtcd(tb testing.TB) servers {
 	e := harness.StartEtcd(tb, 1)
 	return servers{e.Addrs(), func(addrs []string) string {
 		return "  etcd:\n    endpoints: " + list(addrs) + "\n"
+	}}
+}
+
+func startRedlock(tb testing.TB) servers {
+	tb.Helper()
+	var addrs []string
+	for range 3 {
+		addrs = append(addrs, harness.StartRedis(tb).Addr)
+	}
+	return servers{addrs, func(addrs []string) string {
+		var urls []string
+		for _, addr := range addrs {
+			urls = append(urls, "redis://"+addr)
+		}
+		return "  redlock:\n    nodes: " + list(urls) + "\n    restart_delay: 0s\n"
 	}}
 }
 

@@ -3,7 +3,6 @@
 package provider_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -105,16 +104,24 @@ func TestEtcdRefusesFilesThatAreNotThere(t *testing.T) {
 	}
 }
 
-// refuses fails the test unless neither Check nor Acquire succeeds, for a reason that says why.
+// refuses fails the test unless neither Check nor Acquire succeeds, and both say why, once etcd has answered.
 func refuses(t *testing.T, locker provider.Locker, why string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := locker.Check(ctx); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("Check: %v; want %q", err, why)
+	ask := map[string]func() error{
+		"Check": func() error { return locker.Check(t.Context()) },
+		"Acquire": func() error {
+			_, err := locker.Acquire(t.Context(), provider.Request{Session: "session"})
+			return err
+		},
 	}
-	if _, err := locker.Acquire(ctx, provider.Request{Session: "session"}); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("Acquire: %v; want %q", err, why)
+	for name, ask := range ask {
+		harness.Eventually(t, 0, func() bool {
+			err := ask()
+			if err == nil {
+				t.Fatalf("%s succeeds; want %q", name, why)
+			}
+			return strings.Contains(err.Error(), why)
+		}, name+" says: "+why)
 	}
 }
 

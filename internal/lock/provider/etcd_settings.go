@@ -3,9 +3,7 @@ package provider
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -123,28 +121,5 @@ func (s *EtcdSettings) tls() (*tls.Config, error) {
 		return nil, nil // the library's word for no TLS
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.TLSCA != "" {
-		pem, err := os.ReadFile(s.TLSCA)
-		if err != nil {
-			return nil, fmt.Errorf("tls_ca: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls_ca: %s has no certificate in PEM", s.TLSCA)
-		}
-	}
-	if s.TLSCert != "" {
-		load := func() (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(s.TLSCert, s.TLSKey)
-			if err != nil {
-				return nil, fmt.Errorf("tls_cert and tls_key: %w", err)
-			}
-			return &pair, nil
-		}
-		if _, err := load(); err != nil {
-			return nil, err
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
-	}
-	return config, nil
+	return config, useFiles(config, s.TLSCA, s.TLSCert, s.TLSKey)
 }

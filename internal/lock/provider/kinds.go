@@ -3,6 +3,7 @@ package provider
 // Kinds are the providers that there are, beside the store itself (redis).
 var Kinds = []Kind{
 	Etcd,
+	Redlock,
 }
 
 // Find returns the kind of a name.
