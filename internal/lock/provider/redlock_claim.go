@@ -92,7 +92,7 @@ func (c *redlockClaim) askOne(i int, s *redlockScript, args []any) ([]string, er
 	return fields, err
 }
 
-// releaseOne deletes the lock at one node. If that does not answer, it will be told again.
+// releaseOne deletes the lock at one node. If that fails, it will be told again.
 func (c *redlockClaim) releaseOne(i int, args []any) ([]string, error) {
 	spot, late := &c.at[i], time.Duration(0)
 	switch {
@@ -105,7 +105,7 @@ func (c *redlockClaim) releaseOne(i int, args []any) ([]string, error) {
 	ctx, cancel := context.WithTimeout(c.l.io, c.timeout)
 	defer cancel()
 	fields, err := c.l.nodes[i].ask(ctx, redlockRelease, c.key, args...)
-	if lostAnswer(err) || errors.Is(err, errNotSent) {
+	if err != nil {
 		c.l.nodes[i].owe(redlockDebt{c.key, args, time.Now().Add(c.lease)})
 	}
 	return fields, err

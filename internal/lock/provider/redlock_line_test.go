@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,3 +176,52 @@ func TestAHoldJoinsTheNodeThatWasTakenInVain(t *testing.T) {
 		_ = h.Release(t.Context())
 	})
 }
+
+// A node that has just restarted says that it is loading. That is an answer, but nothing was released.
+func TestAReleaseIsRepeatedUntilItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedlock()
+		l := f.open("a")
+		defer f.close(l)
+		h, err := l.Acquire(t.Context(), Request{Session: "s", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var loading []*loadingNode
+		for _, m := range l.nodes {
+			n := &loadingNode{redlockNode: m.redlockNode}
+			n.loading.Store(true)
+			loading, m.redlockNode = append(loading, n), n
+		}
+		if err := h.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "LOADING") {
+			t.Errorf("Release returns %v", err)
+		}
+		time.Sleep(5 * l.settings.BackoffMax)
+		for _, n := range loading {
+			n.loading.Store(false)
+		}
+		time.Sleep(2 * l.settings.BackoffMax)
+		for i, n := range f.nodes {
+			if len(n.locks) > 0 {
+				t.Errorf("node %d still has its lock", i)
+			}
+		}
+	})
+}
+
+type loadingNode struct {
+	redlockNode
+	loading atomic.Bool
+}
+
+func (n *loadingNode) ask(ctx context.Context, s *redlockScript, key redlockKey, args ...any) ([]string, error) {
+	if n.loading.Load() {
+		return nil, refusedByRedis("LOADING Redis is loading the dataset in memory")
+	}
+	return n.redlockNode.ask(ctx, s, key, args...)
+}
+
+type refusedByRedis string
+
+func (e refusedByRedis) Error() string { return string(e) }
+func (e refusedByRedis) RedisError()   {}

@@ -80,7 +80,7 @@ func lostAnswer(err error) bool {
 	return err != nil && !errors.Is(err, errNotSent) && !errors.As(err, &refused) && !errors.As(err, &out)
 }
 
-// redlockDebt is a release that the node has not answered.
+// redlockDebt is a release that the node has not carried out, as far as is known.
 type redlockDebt struct {
 	key   redlockKey
 	args  []any
@@ -90,7 +90,7 @@ type redlockDebt struct {
 // mostDebts bounds what one node is owed; older ones are left to the end of their lease.
 const mostDebts = 10_000
 
-// owe has a release repeated until the node answers. The caller has entered.
+// owe has a release repeated until the node carries it out. The caller has entered.
 func (m *redlockMember) owe(d redlockDebt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,7 +104,7 @@ func (m *redlockMember) owe(d redlockDebt) {
 	}
 }
 
-// pay repeats releases, one after the other, until all are answered, or Close has begun and one is not.
+// pay repeats releases, one after the other, until all are done, or Close has begun and one is not.
 func (m *redlockMember) pay() {
 	for n := 0; ; {
 		d, ok := m.oldestDebt()
@@ -114,7 +114,7 @@ func (m *redlockMember) pay() {
 		ctx, cancel := context.WithTimeout(m.l.io, m.l.settings.NodeTimeout)
 		_, err := m.ask(ctx, redlockRelease, d.key, d.args...)
 		cancel()
-		if !lostAnswer(err) && !errors.Is(err, errNotSent) {
+		if err == nil {
 			m.settle(d.key)
 			n = 0
 			continue
