@@ -32,6 +32,26 @@ var lockProviders = []struct {
 			lease:  2 * time.Second, stop: e.Stop, start: e.Start,
 		}
 	}},
+	{"redlock", func(t *testing.T) lockServers {
+		t.Helper()
+		var nodes []*harness.Redis
+		var urls []string
+		for range 3 {
+			node := harness.StartRedis(t, harness.WithArgs("--appendonly", "yes"))
+			nodes, urls = append(nodes, node), append(urls, fmt.Sprintf("%q", node.URL()))
+		}
+		each := func(do func(*harness.Redis)) func() {
+			return func() {
+				for _, node := range nodes {
+					do(node)
+				}
+			}
+		}
+		return lockServers{
+			config: "  redlock:\n    nodes: [" + strings.Join(urls, ", ") + "]\n    restart_delay: 0s # they keep what they have\n",
+			lease:  2 * time.Second, stop: each((*harness.Redis).Kill), start: each((*harness.Redis).Restart),
+		}
+	}},
 }
 
 // keptHolds end with what the test does, or soon after their proxy is gone: some providers have the lease of the rule.
