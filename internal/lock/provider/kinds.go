@@ -4,6 +4,7 @@ package provider
 var Kinds = []Kind{
 	Etcd,
 	Redlock,
+	ZooKeeper,
 }
 
 // Find returns the kind of a name.
