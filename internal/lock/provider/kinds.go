@@ -5,6 +5,7 @@ var Kinds = []Kind{
 	Etcd,
 	Redlock,
 	ZooKeeper,
+	Consul,
 }
 
 // Find returns the kind of a name.
