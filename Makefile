@@ -41,7 +41,7 @@ test: deps vet race integration conformance-short ## Run everything that tests: 
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
-	$(GO) vet -tags integration ./...
+	$(GO) vet -tags integration,kube ./...
 
 .PHONY: race
 race: deps ## Run the unit tests with the race detector
@@ -51,6 +51,14 @@ race: deps ## Run the unit tests with the race detector
 .PHONY: integration
 integration: deps ## Run the integration tests with the race detector
 	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
+
+# Packages with tests of their own behind the kube tag. One server is started for each test.
+KUBE = $(shell grep -rlE --include='*_test.go' '^//go:build.*\bkube\b' . | xargs -r -n1 dirname | sort -u)
+
+.PHONY: test-kube
+test-kube: deps ## Test lock provider kubernetes on a real kube-apiserver, which is built first: 10 to 30 minutes, once
+	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
+		$(GO) test -race -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE)
 
 .PHONY: soak
 soak: deps ## Load the proxy for DURATION (10m) and see whether heap and goroutines stay flat
@@ -80,7 +88,8 @@ bench: ## Compare with other proxies and locks; ROUNDS=1 is quick, 15 is thoroug
 
 .PHONY: bench-providers
 bench-providers: deps ## Compare the lock providers, in Markdown; ROUNDS=1 is quick
-	$(GO) test -run '^$$' -bench . -benchtime $(ROUNDS)x -timeout 0 ./integration/bench/providers
+	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
+		$(GO) test -run '^$$' -bench . -benchtime $(ROUNDS)x -timeout 0 ./integration/bench/providers
 
 # Every interleaving of a few clients over the real sequences, with crashes, lapses and losses between: go test plays
 # short stories, this plays the long ones, too. Then many random stories of redlock's nodes.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +19,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/app"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/run"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -113,15 +116,32 @@ func (o *execOptions) run(cmd *cobra.Command, args []string) error {
 		return &statusError{exitUnavailable, err}
 	}
 	defer store.Close()
+	log := newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar))
+	outside, err := app.OpenLocker(cfg, strings.ToLower(rand.Text()), log)
+	if err != nil {
+		return &statusError{exitUnavailable, err}
+	}
+	if outside != nil {
+		defer closeLocker(cmd.Context(), outside.Locker)
+	}
 	status, err := run.Run(cmd.Context(), run.Options{
 		Store: store, DB: db, Terms: terms, Session: session, Command: args, Grace: o.grace, Signals: signals,
 		Identity: tokenstore.Identity{Proxy: cfg.Name, Client: fmt.Sprintf("exec, process %d", os.Getpid()), Name: filepath.Base(args[0])},
-		Log:      newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar)),
+		Log:      log, Outside: outside,
 	})
 	if status == 0 && err == nil {
 		return nil
 	}
 	return execError(status, err)
+}
+
+// closeTime bounds giving back at the end what is held at a lock provider.
+const closeTime = 2 * time.Second
+
+func closeLocker(ctx context.Context, l provider.Locker) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	_ = l.Close(ctx) // its lease ends what is held
 }
 
 // terms finds the session and on which terms it is held.

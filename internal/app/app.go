@@ -20,6 +20,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
@@ -41,6 +42,7 @@ type Proxy struct {
 	embedded *embedded.Store
 	store    *tokenstore.Store
 	locks    *lock.Manager
+	locker   provider.Locker // nil: the store itself grants
 	endpoint *upstream.Endpoint
 	server   *proxy.Server
 	listener net.Listener
@@ -95,6 +97,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	p.id = strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(p.id, p.store, log)
 	p.locks.Observe(p.metrics)
+	if p.observer == nil {
+		if err := p.lockElsewhere(); err != nil {
+			return nil, err
+		}
+	}
 	if err := p.metrics.Learns(p.learned); err != nil {
 		return nil, err
 	}
@@ -184,6 +191,7 @@ func (p *Proxy) Serve(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(p.listener) }()
 	following, unfollow := context.WithCancel(ctx)
+	neglect := p.tendAgent()
 	followed := make(chan struct{})
 	go func() {
 		defer close(followed)
@@ -196,6 +204,7 @@ func (p *Proxy) Serve(ctx context.Context) error {
 	}
 	unfollow()
 	<-followed
+	neglect()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.Drain)
 	p.server.Shutdown(drain)
 	cancel()
@@ -215,6 +224,11 @@ func (p *Proxy) close(ctx context.Context) {
 	if p.locks != nil {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		p.locks.Close(ctx)
+		if p.locker != nil {
+			if err := p.locker.Close(ctx); err != nil {
+				p.log.Warn("the lock provider was not told of the end; leases end what is held", "error", err)
+			}
+		}
 		cancel()
 	}
 	if p.listening != nil {

@@ -33,6 +33,9 @@ func (p *Proxy) ready(ctx context.Context) error {
 	if p.server.Draining() {
 		return errDraining
 	}
+	if err := p.locks.ProviderReady(); err != nil {
+		return err
+	}
 	return p.endpoint.Ping(ctx)
 }
 

@@ -57,18 +57,14 @@ func (c *Config) check() []finding {
 	}
 	found = append(found, c.Limits.check()...)
 
-	word := func(key, value string, now, later []string) {
-		switch {
-		case slices.Contains(now, value):
-		case slices.Contains(later, value):
-			refuse(key, "write "+choice(now), "%q is not supported yet", value)
-		default:
-			refuse(key, "write "+choice(now), "%q is not known", value)
+	found = append(found, c.Lock.check()...)
+	word := func(key, value string, words ...string) {
+		if !slices.Contains(words, value) {
+			refuse(key, "write "+choice(words), "%q is not known", value)
 		}
 	}
-	word("lock.provider", c.Lock.Provider, []string{"redis"}, []string{"redlock", "etcd", "zookeeper", "consul", "kubernetes"})
-	word("log.level", c.Log.Level, []string{"debug", "info", "warn", "error"}, nil)
-	word("log.format", c.Log.Format, []string{"text", "json"}, nil)
+	word("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	word("log.format", c.Log.Format, "text", "json")
 	return found
 }
 

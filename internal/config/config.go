@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/size"
 )
@@ -53,10 +54,36 @@ type Upstream struct {
 
 // Lock says where locks are.
 type Lock struct {
-	// Provider grants the locks. Default, and so far the only one, "redis": the
-	// upstream itself.
+	// Provider grants the locks: "redis" (default), which is the upstream itself,
+	// or one of provider.Kinds. Each of these has its settings under lock.<name>.
 	Provider string `yaml:"provider"`
+	// OnProviderDown says what becomes of guarded commands while a provider other
+	// than redis can't be asked: "refuse" (default), or "pass": they go through
+	// unguarded.
+	OnProviderDown string `yaml:"on_provider_down"`
+	// AgentHealth ties holds to the health of the agent beside the proxy.
+	AgentHealth AgentHealth `yaml:"agent_health"`
+
+	settings map[string]provider.Settings // of each kind, by name
 }
+
+// AgentHealth says how to ask the agent beside the proxy whether it is healthy. With neither HTTP nor TCP it
+// is not asked.
+type AgentHealth struct {
+	// HTTP is a URL; healthy is an answer of 200 to 399.
+	HTTP string `yaml:"http"`
+	// TCP is host:port; healthy is that it takes connections.
+	TCP string `yaml:"tcp"`
+	// Interval is the time between two questions. Default 5s.
+	Interval time.Duration `yaml:"interval"`
+	// Timeout is how long an answer may take. Default 1s.
+	Timeout time.Duration `yaml:"timeout"`
+	// Failures is how many in a row make it unhealthy. Default 3.
+	Failures int `yaml:"failures"`
+}
+
+// Set reports whether the agent is to be asked.
+func (a AgentHealth) Set() bool { return a.HTTP != "" || a.TCP != "" }
 
 // Limits bound what clients may ask of the proxy. DESIGN.md says what happens at
 // each.
@@ -110,7 +137,11 @@ func defaults() *Config {
 		Name:     hostname(),
 		Drain:    5 * time.Second,
 		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second},
-		Lock:     Lock{Provider: "redis"},
+		Lock: Lock{
+			Provider: "redis", OnProviderDown: onDownRefuse,
+			AgentHealth: AgentHealth{Interval: 5 * time.Second, Timeout: time.Second, Failures: 3},
+			settings:    kindSettings(),
+		},
 		Limits: Limits{
 			Connections: 10_000, Request: size.GB, Nesting: 10_000, Pipeline: 10_000,
 			OutputBuffer: size.GB, OutputTimeout: 5 * time.Minute, Waiters: 1000,

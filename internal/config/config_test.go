@@ -93,7 +93,10 @@ limits: {connections: 5, request: 2mb, nesting: 64, pipeline: 7, output_buffer: 
 upstream:
   url: redis://alice:secret@redis.example/3
   dial_timeout: 250ms
-lock: {provider: redis}
+lock:
+  provider: redis
+  on_provider_down: pass
+  agent_health: {http: "http://127.0.0.1:8000/healthz", tcp: "127.0.0.1:8000", interval: 2s, timeout: 500ms, failures: 2}
 log: {level: debug, format: json}
 rules:
   - name: chat
@@ -117,6 +120,8 @@ rules:
 `)
 	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 name=agents-1 drain=0s "+
 		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms lock.provider=redis "+
+		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
+		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
 		"log.level=debug log.format=json rules=[chat shared binary]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -198,7 +203,10 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
 		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",
 		"limits.output_buffer": "9mb", "limits.output_timeout": "9s", "limits.waiters": "9",
+		"lock.on_provider_down": "pass", "lock.agent_health.http": "http://h/x", "lock.agent_health.tcp": "h:1",
+		"lock.agent_health.interval": "9s", "lock.agent_health.timeout": "9s", "lock.agent_health.failures": "9",
 	}
+	withKinds(t) // whose settings have a test of their own
 	for _, o := range options() {
 		if values[o.key] == "" {
 			t.Fatalf("%s is not in this test", o.key)

@@ -145,8 +145,8 @@ func (d *document) walkOptions(node *yaml.Node, t reflect.Type, path string, lin
 		d.rules = append(d.rules, path)
 	}
 	known := make(map[string]reflect.Type)
-	for name, f := range tagged(t) {
-		known[name] = f.Type
+	for name, inner := range group(t) {
+		known[name] = inner
 	}
 	seen := make(map[string]int)
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -178,29 +178,27 @@ func (d *document) walkText(node *yaml.Node, t reflect.Type, path string, line i
 		d.refuse(line, path, "is "+kind(node)+", not one value", "write it on one line, after "+path[strings.LastIndexByte(path, '.')+1:]+":")
 		return
 	}
-	switch node.ShortTag() {
-	case "!!str":
+	switch tag := node.ShortTag(); {
+	case tag == "!!str", tag == "!!bool" && t.Kind() == reflect.Bool:
 		d.values[path] = node.Value
-	case "!!binary":
+	case tag == "!!binary":
 		var text string
 		if err := node.Decode(&text); err != nil {
 			d.refuse(line, path, "is not base64", "write the bytes in base64 after !!binary")
 			return
 		}
 		d.values[path] = text
-	case "!!int", "!!float":
+	case tag == "!!int", tag == "!!float":
 		if !isNumber(t) {
 			d.refuse(line, path, node.Value+" is a number, not text", fmt.Sprintf("put it in quotes: %q", node.Value))
 			return
 		}
 		d.values[path] = node.Value
+	case isNumber(t):
+		f := setText(reflect.New(t).Elem(), node.Value)
+		d.refuse(line, path, f.problem, f.remedy)
 	default:
-		if isNumber(t) {
-			f := setText(reflect.New(t).Elem(), node.Value)
-			d.refuse(line, path, f.problem, f.remedy)
-			return
-		}
-		d.refuse(line, path, fmt.Sprintf("%s is not text to YAML (%s)", node.Value, strings.TrimPrefix(node.ShortTag(), "!!")), fmt.Sprintf("put it in quotes: %q", node.Value))
+		d.refuse(line, path, fmt.Sprintf("%s is not text to YAML (%s)", node.Value, strings.TrimPrefix(tag, "!!")), fmt.Sprintf("put it in quotes: %q", node.Value))
 	}
 }
 
@@ -229,6 +227,11 @@ func (d *document) tree() map[string]any {
 	root := make(map[string]any)
 	for _, o := range options() {
 		text, given := d.values[o.key]
+		if o.list {
+			list, whole := d.list(o.key)
+			_, given = d.lines[o.key]
+			text, given = listText(list), given && whole
+		}
 		if !given {
 			continue
 		}

@@ -84,7 +84,7 @@ func stack(file *document, flags *pflag.FlagSet) (*layers, error) {
 	}
 	def := defaults()
 	for _, o := range options() {
-		l.viper.SetDefault(o.key, fmt.Sprint(o.field(def)))
+		l.viper.SetDefault(o.key, textOf(o.field(def)))
 		if o.empty || os.Getenv(variable(o.key)) != "" {
 			if err := l.viper.BindEnv(o.key, variable(o.key)); err != nil {
 				return nil, fmt.Errorf("bind %s: %w", variable(o.key), err)
@@ -115,31 +115,40 @@ func (l *layers) blame(key string, f *fault) *Error {
 // option is one leaf of Config.
 type option struct {
 	key   string // "upstream.url"
+	kind  string // of lock provider whose setting it is; "" for all others
 	index []int
+	list  bool
 	empty bool // its variable may be empty and mean something: its field has a tag that says what
 }
 
 func (o option) field(c *Config) reflect.Value {
+	if o.kind != "" {
+		return reflect.ValueOf(c.Lock.settings[o.kind]).Elem().FieldByIndex(o.index)
+	}
 	return reflect.ValueOf(c).Elem().FieldByIndex(o.index)
 }
 
 // options lists the leaves of Config, without the rules.
 func options() []option {
 	var found []option
-	var walk func(t reflect.Type, key string, index []int)
-	walk = func(t reflect.Type, key string, index []int) {
+	var walk func(t reflect.Type, kind, key string, index []int)
+	walk = func(t reflect.Type, kind, key string, index []int) {
 		for name, f := range tagged(t) {
 			path, at := join(key, name), append(slices.Clone(index), f.Index...)
-			switch f.Type.Kind() {
-			case reflect.Struct:
-				walk(f.Type, path, at)
-			case reflect.Slice: // the rules
+			list := f.Type == reflect.TypeFor[[]string]()
+			switch {
+			case f.Type.Kind() == reflect.Struct:
+				walk(f.Type, kind, path, at)
+			case f.Type.Kind() == reflect.Slice && !list: // the rules
 			default:
 				_, empty := f.Tag.Lookup("empty")
-				found = append(found, option{key: path, index: at, empty: empty})
+				found = append(found, option{key: path, kind: kind, index: at, list: list, empty: empty})
 			}
 		}
 	}
-	walk(reflect.TypeFor[Config](), "", nil)
+	walk(reflect.TypeFor[Config](), "", "", nil)
+	for kind, t := range settingsTypes() {
+		walk(t, kind, "lock."+kind, nil)
+	}
 	return found
 }

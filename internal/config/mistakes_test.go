@@ -104,8 +104,20 @@ func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
 		{"a name with a space", "name: my proxy\n", `config.yaml:1: name: "my proxy" cannot be a name: use 1 to 64 letters, digits, _ . or -`},
 		{"a negative drain", "drain: -1s\n", `config.yaml:1: drain: -1s is negative: write 0s to break sequences off, or a time such as 5s`},
 		{"no time to connect", "upstream: {dial_timeout: 0s}\n", `config.yaml:1: upstream.dial_timeout: 0s leaves no time to connect: write a time such as 5s`},
-		{"a provider to come", "lock:\n  provider: etcd\n", `config.yaml:2: lock.provider: "etcd" is not supported yet: write redis`},
-		{"an unknown provider", "lock:\n  provider: mysql\n", `config.yaml:2: lock.provider: "mysql" is not known: write redis`},
+		{"an unknown provider", "lock:\n  provider: mysql\n", `config.yaml:2: lock.provider: "mysql" is not known: write redis or vault`},
+		{"a misspelt provider", "lock:\n  provider: valt\n", `config.yaml:2: lock.provider: "valt" is not known: did you mean vault? Else write redis or vault`},
+		{"an unknown provider's settings", "lock:\n  mysql: {}\n", `config.yaml:2: lock.mysql: is not an option: the options of lock are provider, on_provider_down, agent_health, vault`},
+		{"a misspelt setting", "lock:\n  vault:\n    adresses: [h:1]\n", `config.yaml:3: lock.vault.adresses: is not an option: did you mean addresses?`},
+		{"a setting that can't be", "lock:\n  provider: vault\n  vault:\n    addresses: [h:1]\n    ttl: 1ms\n", `config.yaml:5: lock.vault.ttl: can't be so: write 1s or more`},
+		{"a setting that is missing", "lock:\n  provider: vault\n", `lock.vault.addresses: can't be so: name one`},
+		{"a list that is none", "lock:\n  vault:\n    addresses: h:1\n", `config.yaml:3: lock.vault.addresses: is one value, not a list: write it in brackets, as in [one, other]`},
+		{"a truth that is none", "lock:\n  vault:\n    tls: maybe\n", `config.yaml:3: lock.vault.tls: "maybe" is neither true nor false: write true or false`},
+		{"a number that is none", "lock:\n  vault:\n    retries: many\n", `config.yaml:3: lock.vault.retries: "many" is not a whole number: write digits only, as in 1000`},
+		{"an unknown word for a provider that is down", "lock:\n  on_provider_down: wait\n", `config.yaml:2: lock.on_provider_down: "wait" is not known: write refuse or pass`},
+		{"an agent without a host", "lock:\n  agent_health:\n    http: /healthz\n", `config.yaml:3: lock.agent_health.http: is no URL of http or https: write a URL, as in http://127.0.0.1:8000/healthz`},
+		{"an agent without a port", "lock:\n  agent_health:\n    tcp: agent\n", `config.yaml:3: lock.agent_health.tcp: "agent" is no address: write host:port, as in 127.0.0.1:8000`},
+		{"an agent that is asked all the time", "lock:\n  agent_health:\n    interval: 1ms\n", `config.yaml:3: lock.agent_health.interval: 1ms is too short: write 100ms or more`},
+		{"an agent that never fails", "lock:\n  agent_health:\n    failures: 0\n", `config.yaml:3: lock.agent_health.failures: 0 would never be reached: write 1 or more`},
 		{"an unknown level", "log:\n  level: INFO\n", `config.yaml:2: log.level: "INFO" is not known: write debug, info, warn or error`},
 		{"an unknown format", "log:\n  format: xml\n", `config.yaml:2: log.format: "xml" is not known: write text or json`},
 
@@ -126,6 +138,7 @@ func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
 		{"its own socket for upstream", "listen: unix:///a.sock\nupstream:\n  url: unix:///a.sock\n", `config.yaml:3: upstream.url: is where the proxy itself listens: name the Redis, or listen elsewhere`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			withKinds(t, vault)
 			_, err := Load(write(t, tc.text), nil)
 			if err == nil {
 				t.Fatal("was accepted")

@@ -13,8 +13,13 @@ func (c Config) String() string {
 	var b strings.Builder
 	for _, o := range options() {
 		text := fmt.Sprint(o.field(&c))
-		if o.key == "upstream.url" {
+		switch {
+		case o.key == "upstream.url":
 			text = c.Upstream.Redacted()
+		case o.kind != "" && o.kind != c.Lock.Provider:
+			continue
+		case o.kind != "":
+			text = redacted(o.key, o.field(&c).Interface())
 		}
 		fmt.Fprintf(&b, "%s=%s ", o.key, text)
 	}
@@ -24,6 +29,34 @@ func (c Config) String() string {
 	}
 	fmt.Fprintf(&b, "rules=[%s]", strings.Join(rules, " "))
 	return b.String()
+}
+
+// redacted is a provider's setting, with what may be a secret masked: one that is named so, and the password of a URL.
+func redacted(key string, value any) string {
+	name := key[strings.LastIndexByte(key, '.')+1:]
+	text := fmt.Sprint(value)
+	for _, secret := range []string{"password", "token", "secret", "auth"} {
+		if strings.HasSuffix(name, secret) && text != "" {
+			return "xxxxx"
+		}
+	}
+	mask := func(text string) string {
+		if parsed, err := url.Parse(text); err == nil && parsed.User != nil {
+			return parsed.Redacted()
+		}
+		return text
+	}
+	switch value := value.(type) {
+	case string:
+		return mask(value)
+	case []string:
+		all := make([]string, len(value))
+		for i, text := range value {
+			all[i] = mask(text)
+		}
+		return fmt.Sprint(all)
+	}
+	return text
 }
 
 // Redacted returns the URL with the password masked.

@@ -20,7 +20,7 @@ func (c *Config) Revised(next *Config) (revised *Config, changed, restart []stri
 	for _, o := range options() {
 		was, is := o.field(c), o.field(next)
 		switch {
-		case was.Equal(is):
+		case textOf(was) == textOf(is):
 		case slices.Contains(live, o.key):
 			o.field(&merged).Set(is)
 			changed = append(changed, o.key)

@@ -29,9 +29,24 @@ func tagged(t reflect.Type) iter.Seq2[string, reflect.StructField] {
 	}
 }
 
+// group yields the options of a group, and the types of their values: those of a struct, and under lock the settings
+// of each provider.
+func group(t reflect.Type) iter.Seq2[string, reflect.Type] {
+	return func(yield func(string, reflect.Type) bool) {
+		for name, f := range tagged(t) {
+			if !yield(name, f.Type) {
+				return
+			}
+		}
+		if t == reflect.TypeFor[Lock]() {
+			settingsTypes()(yield)
+		}
+	}
+}
+
 func names(t reflect.Type) []string {
 	var all []string
-	for name := range tagged(t) {
+	for name := range group(t) {
 		all = append(all, name)
 	}
 	return all
@@ -48,8 +63,42 @@ func join(parent, name string) string {
 // isNumber tells the types whose values YAML may take for numbers.
 func isNumber(t reflect.Type) bool { return t.Kind() != reflect.String }
 
-// setText sets a field, which is some kind of text, a duration, a size or a
-// whole number, from text.
+// listEnd ends each entry of a list that comes from the file. One that comes from a variable has commas between.
+const listEnd = "\n"
+
+// textOf is the text that setText makes the field's value of.
+func textOf(field reflect.Value) string {
+	list, ok := field.Interface().([]string)
+	if !ok {
+		return fmt.Sprint(field)
+	}
+	return listText(list)
+}
+
+func listText(list []string) string {
+	var b strings.Builder
+	for _, entry := range list {
+		b.WriteString(entry + listEnd)
+	}
+	return b.String()
+}
+
+func listOf(text string) []string {
+	switch {
+	case text == "":
+		return nil
+	case strings.HasSuffix(text, listEnd):
+		return strings.Split(strings.TrimSuffix(text, listEnd), listEnd)
+	}
+	list := strings.Split(text, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+// setText sets a field, which is some kind of text, a duration, a size, a
+// whole number, yes or no, or a list of texts, from text.
 func setText(field reflect.Value, text string) *fault {
 	switch field.Type() {
 	case reflect.TypeFor[time.Duration]():
@@ -70,6 +119,14 @@ func setText(field reflect.Value, text string) *fault {
 			return &fault{fmt.Sprintf("%q is not a whole number", text), "write digits only, as in 1000"}
 		}
 		field.SetInt(int64(n))
+	case reflect.TypeFor[bool]():
+		yes, err := strconv.ParseBool(text)
+		if err != nil {
+			return &fault{fmt.Sprintf("%q is neither true nor false", text), "write true or false"}
+		}
+		field.SetBool(yes)
+	case reflect.TypeFor[[]string]():
+		field.Set(reflect.ValueOf(listOf(text)))
 	default:
 		field.SetString(text)
 	}

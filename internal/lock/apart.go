@@ -59,8 +59,15 @@ func (s *Sequence) Stale(newest uint64, holder tokenstore.Holder) error {
 }
 
 // Acquire takes the session for a sequence apart, and waits in line for it as long as its rule says. It stands in no
-// line any more, and holds nothing, when it returns an error: a *LockedError after waiting, or ctx's cause.
+// line any more, and holds nothing, when it returns an error: a *LockedError after waiting, a *DownError, *BehindError or
+// *UnfitError, or ctx's cause.
 func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, error) {
+	if err := m.Fit(); err != nil {
+		return tokenstore.Begin{}, err
+	}
+	if m.outside != nil {
+		return m.acquireOutside(ctx, s)
+	}
 	w := m.Waiter()
 	defer w.Close()
 	place := w.ID()

@@ -115,6 +115,12 @@ func (c *client) readBy(session string, command uint64, keys ...uint64) error {
 	case Look:
 		s.Looked(c.f.look(s.Record), true, now)
 	default:
+		if c.m.Outside() {
+			if err := c.register(s, expected); err != nil {
+				return err
+			}
+			break
+		}
 		b := c.f.begin(s.Record, s.Claim, c.waiter.ID(), expected)
 		if !b.Granted {
 			return errHeld
@@ -143,7 +149,11 @@ func (c *client) commit(session string, w Write, command func() bool) error {
 	defer s.Leave()
 	for {
 		now := time.Now()
-		token, err := s.BeforeWrite(context.Background(), w, now)
+		present := func() (Token, error) { return s.BeforeWrite(context.Background(), w, now) }
+		if c.m.Outside() {
+			present = func() (Token, error) { return c.present(s, w, now) }
+		}
+		token, err := present()
 		if err != nil {
 			return err
 		}

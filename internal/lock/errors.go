@@ -21,6 +21,8 @@ const (
 	ReasonUnsure     Reason = "unsure"     // it may go back to a read that an earlier write of the same owner used up
 	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
 	ReasonRevised    Reason = "revised"    // the rules were changed since, and the key is in another session now
+	ReasonLost       Reason = "lost"       // the lock provider has ended the hold
+	ReasonUnfit      Reason = "unfit"      // the agent beside the proxy is not healthy
 	ReasonNotNewest  Reason = "not_newest" // a grant that was presented in so many words is not the newest
 )
 
@@ -36,6 +38,36 @@ type FencedError struct {
 func (e *FencedError) Error() string {
 	return fmt.Sprintf("%v: grant %d is stale (%s)", e.Record, e.Grant, e.Reason)
 }
+
+// DownError says that the lock provider can't be asked. Nothing was granted.
+type DownError struct {
+	Provider string
+	Err      error
+}
+
+func (e *DownError) Error() string {
+	return "lock provider " + e.Provider + " can't be asked: " + e.Err.Error()
+}
+func (e *DownError) Unwrap() error { return e.Err }
+
+// BehindError says that the lock provider's grants are below those that the store knows. Nothing was granted.
+type BehindError struct {
+	Provider      string
+	Grant, Newest uint64
+}
+
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("grant %d of lock provider %s is below the record's newest, %d: it may have been set up anew, or is not the one that "+
+		"other proxies use; if it counts anew, run fence-proxy migrate --reset", e.Grant, e.Provider, e.Newest)
+}
+
+// UnfitError says that nothing may be acquired since the agent beside the proxy is not healthy.
+type UnfitError struct{ Err error }
+
+func (e *UnfitError) Error() string {
+	return "the agent beside the proxy is not healthy: " + e.Err.Error()
+}
+func (e *UnfitError) Unwrap() error { return e.Err }
 
 // LockedError refuses a command after waiting for another owner. Nothing was written.
 type LockedError struct {

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -30,6 +31,10 @@ type story struct {
 	adds    int  // atomic updates (RPUSH) that one more client makes
 	both    bool // each update is made in two sessions, whose order differs from client to client
 
+	elsewhere bool // a lock provider elsewhere grants; leases are its holds' then, and end without their holders knowing
+	losses    int  // leases that end with their holders knowing
+	resets    int  // the provider counts anew, and the records are migrated
+
 	lapses   int // leases that end without a word
 	idles    int // holds that end for want of commands
 	renewals int // by the keeper
@@ -43,6 +48,7 @@ type story struct {
 type play struct {
 	story // what is left of it
 	f     *fake
+	l     *locker // nil unless locks are elsewhere
 	tasks []*task
 	value map[string]uint64 // by session: updates in the value, one bit each
 	acked map[string]uint64 // … that a client was told were made
@@ -94,6 +100,11 @@ func newPlay(t *testing.T, s *story) *play {
 	w := &world{T: t, f: p.f, rule: r}
 	w.m = NewManager("proxy", p.f, slog.New(slog.DiscardHandler))
 	p.f.m = w.m
+	if s.elsewhere {
+		p.l, p.f.given = newLocker(), true
+		w.m.Use(Outside{Name: "fake", Locker: p.l})
+		synctest.Wait()
+	}
 	bit := uint64(1)
 	for i := range s.clients {
 		c := &client{world: w, owner: w.m.Owner(tokenstore.Identity{Client: fmt.Sprint(i)})}
@@ -114,6 +125,10 @@ func newPlay(t *testing.T, s *story) *play {
 }
 
 func (p *play) end() {
+	if p.l != nil {
+		p.tasks[0].c.m.Close(context.Background())
+		p.l.stop()
+	}
 	for _, k := range p.tasks {
 		for _, s := range k.sequences() {
 			if s.timer != nil {
@@ -154,6 +169,18 @@ func (p *play) actions() []action {
 		free := !holder.Held() || holder.Owner == k.c.owner.ID
 		switch {
 		case k.left == 0:
+		case p.l != nil && k.asks(s):
+			if !p.l.holds(given(s.Record.Session)) {
+				add(name("asks"), func() {
+					if err := k.c.ask(s); err != nil {
+						k.c.Fatal(err)
+					}
+				})
+			}
+		case p.l != nil && k.at == toBegin && s.given != nil:
+			add(name("begins"), func() { k.begin(true) })
+		case p.l != nil && (k.at == toWrite || k.at == toAdd) && s.given != nil:
+			add(name("registers"), func() { k.secure(s) })
 		case k.at == toBegin && s.Rule.Mode == rule.ModeFence && i >= p.lockers && s.State() != Held:
 			add(name("looks"), func() { k.begin(false) })
 			if p.mixed && free {
@@ -206,6 +233,10 @@ func (p *play) actions() []action {
 	}
 	for _, session := range sessions {
 		record := p.tasks[0].c.sequence(session).Record
+		if p.l != nil {
+			all = append(all, p.mishaps(session)...)
+			continue
+		}
 		if holder, dead := p.holder(session); holder.Held() && (dead || p.lapses > 0) {
 			add("the lease on "+session+" ends", func() {
 				if !dead {
@@ -285,6 +316,17 @@ func (k *task) begin(take bool) {
 		if how == Resume {
 			k.c.Fatal("time does not pass here")
 		}
+		if k.c.m.Outside() {
+			b := k.c.f.register(s.Record, s.Claim, s.Given(), expected)
+			if b.Behind {
+				if err := s.Behind(b); err != nil {
+					k.c.Fatal(err)
+				}
+				return // it asks again
+			}
+			s.Granted(b, now)
+			break
+		}
 		s.Granted(k.c.f.begin(s.Record, s.Claim, "", expected), now)
 	}
 	if err == nil {
@@ -293,6 +335,79 @@ func (k *task) begin(take bool) {
 	}
 	k.refused()
 }
+
+// asks reports whether the next thing is to ask the lock provider for the session.
+func (k *task) asks(s *Sequence) bool {
+	if s.given != nil {
+		return false
+	}
+	switch k.at {
+	case toBegin:
+		return s.State() != Held && s.State() != Broken && s.Rule.Mode == rule.ModeLock
+	case toWrite, toAdd:
+		return s.State() == Free || s.State() == Seen
+	}
+	return false
+}
+
+// secure registers what was given ahead of a write.
+func (k *task) secure(s *Sequence) {
+	w := Write{Keys: []uint64{k1}, Atomic: k.at == toAdd}
+	token, err := s.BeforeWrite(context.Background(), w, time.Now())
+	if err == nil && token.Grant == 0 {
+		_, err = k.c.secure(s, token)
+	}
+	if err == nil {
+		return
+	}
+	add := k.at == toAdd
+	if k.refused(); add {
+		k.at = toAdd
+	}
+}
+
+// mishaps are what may befall a session whose lock is elsewhere.
+func (p *play) mishaps(session string) []action {
+	var all []action
+	add := func(name string, do func()) { all = append(all, action{name, do}) }
+	key := given(session)
+	held, quiet := p.l.holds(key), true
+	if dead := held && p.ofDead(key); held && (dead || p.lapses > 0) {
+		add("the lease on "+session+" ends at the provider", func() {
+			if !dead {
+				p.lapses--
+			}
+			p.l.lapse(key, quiet)
+		})
+	}
+	if held && p.losses > 0 {
+		add("the lease on "+session+" ends, and its holder hears of it", func() {
+			p.losses--
+			p.l.lapse(key, !quiet)
+		})
+	}
+	record := p.tasks[0].c.sequence(session).Record
+	if p.flushes > 0 && p.f.at(record).there() {
+		add("the record of "+session+" is lost", func() { p.flushes--; p.f.flush(record) })
+	}
+	if p.resets > 0 && p.f.at(record).there() {
+		add("the provider counts anew, and "+session+" is migrated", func() {
+			p.resets--
+			p.l.reset()
+			p.f.migrate(record)
+		})
+	}
+	return all
+}
+
+// ofDead reports whether a hold is a client's that was killed.
+func (p *play) ofDead(key string) bool {
+	who := p.l.holder(key)
+	return slices.ContainsFunc(p.tasks, func(k *task) bool { return k.dead && strings.HasPrefix(who, k.c.name()) })
+}
+
+// name is the client's among the holders at the provider.
+func (c *client) name() string { return c.owner.identity.Client + " of " }
 
 func (k *task) refused() {
 	k.at, k.n = toBegin, 0
@@ -344,12 +459,27 @@ func (p *play) describe(b *strings.Builder, session string) {
 	for _, k := range p.tasks {
 		s := k.c.sequence(session)
 		grants = append(grants, s.grant, s.seen.Grant)
+		if s.given != nil {
+			grants = append(grants, s.given.Grant())
+		}
+		if s.hold != nil {
+			grants = append(grants, s.hold.Grant())
+		}
+	}
+	if p.l != nil {
+		grants = append(grants, p.l.last, p.f.base)
+		if h := p.l.at(given(session)).hold; h != nil {
+			grants = append(grants, h.grant)
+		}
 	}
 	slices.Sort(grants)
 	grants = slices.Compact(grants)
 	rank := func(grant uint64) int { return slices.Index(grants, grant) }
 
 	fmt.Fprint(b, " ", session, rank(at.grant), rank(at.storedFor), at.storedSeq)
+	if p.l != nil {
+		p.describeElsewhere(b, session, rank)
+	}
 	if h, _ := p.holder(session); h.Held() {
 		fmt.Fprint(b, h.Owner)
 	}
@@ -360,6 +490,25 @@ func (p *play) describe(b *strings.Builder, session string) {
 			fmt.Fprint(b, " ", r.key, r.fresh, r.stale)
 		}
 		fmt.Fprint(b, s.reads.commands, s.reads.stale)
+	}
+}
+
+// describeElsewhere is key for one session at the lock provider.
+func (p *play) describeElsewhere(b *strings.Builder, session string, rank func(uint64) int) {
+	fmt.Fprint(b, " at the provider ", rank(p.l.last), rank(p.f.base), p.f.at(p.tasks[0].c.sequence(session).Record).unused)
+	if h := p.l.at(given(session)).hold; h != nil {
+		fmt.Fprint(b, " ", rank(h.grant), p.l.holder(given(session)))
+	}
+	for _, k := range p.tasks {
+		s := k.c.sequence(session)
+		for _, h := range []provider.Hold{s.given, s.hold} {
+			if h == nil {
+				fmt.Fprint(b, " -")
+				continue
+			}
+			fmt.Fprint(b, " ", rank(h.Grant()), h.(*lockerHold).over, isOver(h))
+		}
+		fmt.Fprint(b, s.tries > 0)
 	}
 }
 
@@ -398,6 +547,9 @@ func (e *explorer) visit(choices []int) {
 		next := p.actions()[choice]
 		p.names = append(p.names, next.name)
 		next.do()
+		if p.l != nil {
+			synctest.Wait() // what was given back is back
+		}
 	}
 	for session, acked := range p.acked {
 		if acked&^p.value[session] != 0 {
@@ -471,6 +623,21 @@ func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
 		"of clients that are killed":  {clients: 3, updates: 1, lapses: 1, crashes: 2},
 		"of sequences of many writes": {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, lapses: 1, idles: 1},
 	}
+	for name, s := range map[string]*story{
+		"of three clients":                {clients: 3, updates: 1, lapses: 1},
+		"of two clients that go on":       {clients: 2, updates: 2, lapses: 1, idles: 1},
+		"with leases that end":            {clients: 2, updates: 1, lapses: 2, losses: 1},
+		"with losses of the record":       {clients: 2, updates: 1, lapses: 1, flushes: 1},
+		"with holds that are revoked":     {clients: 2, updates: 1, lapses: 1, renewals: 1, overlong: 1},
+		"with atomic updates":             {clients: 2, updates: 1, adds: 1, lapses: 1},
+		"of clients that look":            {rule: rule.Rule{Mode: rule.ModeFence}, clients: 2, updates: 1, lapses: 1, flushes: 1},
+		"of clients that look, with adds": {rule: rule.Rule{Mode: rule.ModeFence}, clients: 2, updates: 1, adds: 1, lapses: 1},
+		"of clients that are killed":      {clients: 2, updates: 1, lapses: 1, crashes: 1},
+		"with a provider that is reset":   {rule: rule.Rule{WritesPerRead: rule.Many}, clients: 2, updates: 2, resets: 1},
+	} {
+		s.elsewhere = true
+		stories["with locks elsewhere, "+name] = s
+	}
 	if *epic {
 		maps.Copy(stories, epics)
 	}
@@ -486,7 +653,9 @@ func TestNoInterleavingLosesAnAcknowledgedUpdate(t *testing.T) {
 }
 
 func TestTheExplorerFindsWhatTheUsualRuleLoses(t *testing.T) {
-	if states, lost := explore(t, &story{clients: 2, updates: 1, lapses: 1}, true); lost == "" {
-		t.Errorf("nothing is lost in %d states", states)
+	for _, elsewhere := range []bool{false, true} {
+		if states, lost := explore(t, &story{clients: 2, updates: 1, lapses: 1, elsewhere: elsewhere}, true); lost == "" {
+			t.Errorf("nothing is lost in %d states", states)
+		}
 	}
 }

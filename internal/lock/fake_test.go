@@ -25,11 +25,15 @@ type fake struct {
 	down     map[string]bool          // these calls fail
 	gates    map[string]chan struct{} // these calls wait there, answered and not yet returned
 	silent   map[string]bool          // these calls get no answer before their context ends
+	given    bool                     // a lock provider elsewhere grants
+	stamps   uint64                   // tokens that looks have made then
+	base     uint64                   // that grants count from, after a migration
 }
 
 // session is one session's fence record.
 type session struct {
 	grant     uint64 // newest; 0: the record is missing
+	unused    bool   // the newest is nobody's, where grants come from elsewhere
 	lost      uint64 // newest before the record was lost: the clock has gone on
 	storedFor uint64 // last token stored
 	storedSeq uint64
@@ -155,6 +159,10 @@ func (s *session) current(b tokenstore.Basis) bool {
 
 // look is a read's that takes no hold.
 func (f *fake) look(r *tokenstore.Record) tokenstore.Token {
+	if f.given {
+		f.lookGiven(r)
+		return f.token(r)
+	}
 	f.mu.Lock()
 	s := f.at(r)
 	if s.grant == 0 {
@@ -278,7 +286,12 @@ func (f *fake) Release(ctx context.Context, r *tokenstore.Record, c *tokenstore.
 	}
 	s.hold = nil
 	if revoke {
-		s.grant = s.newer()
+		if f.given {
+			s.grant++
+			s.unused = true
+		} else {
+			s.grant = s.newer()
+		}
 	}
 	f.handOver(s)
 	return nil
@@ -319,6 +332,8 @@ func (f *fake) commit(c tokenstore.Commit, write func() bool) (tokenstore.Check,
 	h := s.held()
 	verdict := tokenstore.Good
 	switch {
+	case c.Grant == 0 && f.given:
+		panic("a write without a grant")
 	case c.Grant > 0 && s.grant == 0:
 		verdict = tokenstore.Missing
 	case c.Grant > 0 && f.lenient && (c.Grant > s.storedFor || c.Grant == s.storedFor && c.Seq > s.storedSeq):
@@ -348,10 +363,12 @@ func (f *fake) commit(c tokenstore.Commit, write func() bool) (tokenstore.Check,
 	if c.Grant == 0 {
 		s.grant, seq = s.newer(), 1
 	}
-	if !f.lenient {
-		c.Grant = s.grant
+	if f.lenient {
+		s.storedFor = max(c.Grant, s.storedFor)
+	} else {
+		s.storedFor = s.grant
 	}
-	s.storedFor, s.storedSeq = max(c.Grant, s.storedFor), seq
+	s.storedSeq = seq
 	if c.Keep {
 		s.occupy(c.Claim, "", c.Claim.Lease)
 	} else {

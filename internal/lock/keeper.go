@@ -18,6 +18,10 @@ const busyRetry = 20 * time.Millisecond
 func (s *Sequence) renewed(sent time.Time, lease time.Duration) {
 	s.leaseUntil = sent.Add(lease)
 	s.renewAt = sent.Add(lease / 3)
+	if s.hold != nil {
+		s.leaseUntil = s.hold.Until()
+		s.renewAt = sent.Add(min(lease, max(s.leaseUntil.Sub(sent), 0)) / 3)
+	}
 	s.schedule(s.next())
 }
 
@@ -143,6 +147,9 @@ func (s *Sequence) lapse() {
 // renew extends the lease; failures are tried again while it lasts, and beyond: as long as nobody
 // else has come, the hold is taken up again.
 func (s *Sequence) renew(ctx context.Context, grant uint64) {
+	if s.manager.outside != nil && !s.renewOutside(ctx, grant) {
+		return
+	}
 	sent := time.Now()
 	holder, err := s.callRenew(ctx, grant, false)
 	if errors.Is(err, tokenstore.ErrLapsed) {

@@ -34,14 +34,19 @@ type Manager struct {
 	waits    waits
 	learner  learner
 	observer Observer
+	outside  *outside                   // nil: the store itself grants
+	unfit    atomic.Pointer[UnfitError] // why nothing may be acquired
 
 	mu     sync.Mutex
 	owners map[*Owner]struct{}
 	closed bool
 
-	ctx    context.Context // ends when Close gives up
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	ctx     context.Context // ends when Close gives up
+	cancel  context.CancelFunc
+	closes  context.Context // ends when Close begins
+	close   context.CancelFunc
+	closing <-chan struct{} // its Done
+	work    sync.WaitGroup
 }
 
 // NewManager returns a manager. id is unique among all proxies of one store and names the proxy's
@@ -54,6 +59,8 @@ func NewManager(id string, p Provider, log *slog.Logger) *Manager {
 	}
 	m.waits.init()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
+	m.closes, m.close = context.WithCancel(m.ctx)
+	m.closing = m.closes.Done()
 	return m
 }
 
@@ -128,13 +135,17 @@ func (m *Manager) Ready(ctx context.Context) error {
 }
 
 // Detach runs f for a client that is no longer there to wait for it.
-func (m *Manager) Detach(f func(context.Context)) {
+func (m *Manager) Detach(f func(context.Context)) { m.detach(f) }
+
+// detach is Detach, and reports false if the manager is closed.
+func (m *Manager) detach(f func(context.Context)) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
-		return
+		return false
 	}
 	m.work.Go(func() { f(m.ctx) })
+	return true
 }
 
 // Close releases every hold and waits until that is done, or until ctx ends.
@@ -145,6 +156,7 @@ func (m *Manager) Close(ctx context.Context) {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+	m.close()
 	stop := context.AfterFunc(ctx, m.cancel)
 	m.work.Wait()
 	stop()

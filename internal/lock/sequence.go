@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -67,6 +68,12 @@ type Sequence struct {
 	timer      *time.Timer
 	due        time.Time // when timer fires; zero: it doesn't run
 
+	given provider.Hold // granted by the lock provider elsewhere, and not registered at the store yet
+	hold  provider.Hold // of Held, at the lock provider elsewhere
+	over  chan struct{} // closed when hold is given back
+	above uint64        // the provider's grants have to be above it
+	tries int           // grants in a row that were not
+
 	apart   bool             // nobody's: see Apart
 	orphan  bool             // its connection has closed; under the group's mutex
 	dropped bool             // no longer the owner's: see Anew
@@ -112,7 +119,7 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 		return 0, tokenstore.Basis{}, s.report()
 	case Held:
 		s.used = now
-		if now.Before(s.leaseUntil) {
+		if now.Before(s.leaseUntil) || s.manager.outside != nil { // whose hold ends by itself, and tells (Lost)
 			return Verify, s.basis(), nil
 		}
 		return Resume, s.basis(), nil
@@ -138,6 +145,7 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 		s.since = sent
 		s.lingering = false
 	}
+	s.take()
 	s.grant, s.seq = b.Grant, b.Seq
 	s.must, s.vain = false, false
 	s.used = sent
@@ -399,6 +407,9 @@ func (s *Sequence) setState(state State) {
 		}
 		s.manager.open(n)
 		s.owner.Load().held.Add(n)
+	}
+	if state != Held {
+		s.letGo()
 	}
 	s.state = state
 	if state == Free {

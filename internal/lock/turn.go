@@ -55,6 +55,9 @@ func (s *Sequence) Entered() {
 // Leave ends the turn.
 func (s *Sequence) Leave() {
 	s.reading.Store(false)
+	if s.manager.outside != nil {
+		s.Drop()
+	}
 	if s.group != nil {
 		s.group.unlist(s)
 	}

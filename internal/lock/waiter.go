@@ -212,8 +212,11 @@ func (m *Manager) Woken(waiter string, grant uint64) {
 	m.waits.mu.Lock()
 	w := m.waits.byID[waiter]
 	m.waits.mu.Unlock()
-	if w != nil {
+	switch {
+	case w != nil:
 		w.wake(grant)
+	case m.outside != nil && m.owns(waiter):
+		m.told(waiter, grant)
 	}
 }
 

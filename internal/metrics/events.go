@@ -89,12 +89,11 @@ func (m *Metrics) ConfigReloaded(ok bool) {
 }
 
 func (m *Metrics) configStands(ok bool) {
-	ctx, value := context.Background(), int64(0)
+	ctx := context.Background()
 	if ok {
-		value = 1
 		m.configSuccessTime.Record(ctx, float64(time.Now().UnixMilli())/1000)
 	}
-	m.configSuccessful.Record(ctx, value)
+	m.configSuccessful.Record(ctx, oneIf(ok))
 }
 
 // RecordLost counts a fence record that is gone before its time.

@@ -33,6 +33,11 @@ type Metrics struct {
 	configSuccessTime  metric.Float64Gauge
 	waits              metric.Int64Counter
 	clientsPool        metric.Int64Counter
+	unguarded          metric.Int64Counter
+	providerErrors     metric.Int64Counter
+	providerTime       metric.Float64Histogram
+	providerUp         metric.Int64Gauge
+	agentHealthy       metric.Int64Gauge
 
 	registry *prometheus.Registry
 	provider *sdk.MeterProvider
@@ -92,7 +97,12 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 		"outcome", configSuccess, configFailure)
 	counter(&m.waits, "waits", "Guarded commands that waited for another owner.", "rule")
 	counter(&m.clientsPool, "clients_pool", "Clients that turned out to pool their connections, which are one owner since.", "rule")
+	counter(&m.unguarded, "unguarded", "Guarded writes that went through unguarded, since the lock provider could not be asked.", "rule")
+	counter(&m.providerErrors, "provider_errors", "Calls to the lock provider that failed, by call.", "call")
 	if err != nil {
+		return err
+	}
+	if err := m.providerInstruments(meter); err != nil {
 		return err
 	}
 	if m.configSuccessful, err = meter.Int64Gauge("fence_proxy.config_last_reload_successful",
@@ -123,6 +133,7 @@ func (m *Metrics) Rule(name string) {
 	m.wouldRefuse.Add(ctx, 0, metric.WithAttributes(rule))
 	m.waits.Add(ctx, 0, metric.WithAttributes(rule))
 	m.clientsPool.Add(ctx, 0, metric.WithAttributes(rule))
+	m.unguarded.Add(ctx, 0, metric.WithAttributes(rule))
 	for _, word := range []string{"FENCED", "LOCKED", "FENCEDOWN", "FENCEUNKNOWN", "FENCEDENIED"} {
 		m.refusals.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("error", word)))
 	}

@@ -77,7 +77,7 @@ func (c *client) acquire(args [][]byte) error {
 	}
 	c.noticed(s, b)
 	if err := errors.Join(c.local(resp.AppendInt(nil, int64(b.Grant))), c.out.Push()); err != nil {
-		c.release(context.Background(), s, b.Grant) // it reaches nobody
+		c.returns(s, b.Grant) // it reaches nobody
 		return err
 	}
 	if c.grants == nil {
@@ -120,7 +120,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	var locked *lock.LockedError
 	switch {
 	case err == nil && left != nil: // just when it was granted
-		c.release(context.Background(), s, b.Grant)
+		c.returns(s, b.Grant)
 		return b, left
 	case errors.As(err, &locked) && locked.Waiting > 0:
 		c.srv.metrics.WaiterRefused(s.Rule.Name)
@@ -129,6 +129,15 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 		return b, &downError{s.Record.String(), err}
 	}
 	return b, err
+}
+
+// returns gives a grant back that nobody has heard of.
+func (c *client) returns(s *lock.Sequence, grant uint64) {
+	ctx, cancel := asking()
+	defer cancel()
+	if _, err := c.srv.locks.ReleaseGrant(ctx, s.Record, s.Claim, grant); err != nil {
+		c.srv.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+	}
 }
 
 // putDown gives back what the client's own reads hold of a session, so that it does not wait for itself.
@@ -183,7 +192,7 @@ func (c *client) renew(args [][]byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	switch holder, err := c.srv.store.RenewGrant(ctx, sub.record, c.claim(sub, lease), grant); {
+	switch holder, err := c.srv.locks.RenewGrant(ctx, sub.record, c.claim(sub, lease), grant); {
 	case errors.Is(err, tokenstore.ErrLost):
 		return &lock.FencedError{Record: sub.record, Reason: lock.ReasonNotNewest, Grant: grant, Newest: holder.Grant, Holder: holder}
 	case err != nil:
@@ -203,7 +212,7 @@ func (c *client) releaseGrant(args [][]byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	ended, err := c.srv.store.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
+	ended, err := c.srv.locks.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}

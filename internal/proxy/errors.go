@@ -116,8 +116,12 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "the connection to the upstream Redis broke since the session was read"
 	case lock.ReasonRevised:
 		why = "the rules were changed since the session was read, and the key is in another session now"
+	case lock.ReasonLost:
+		why = "the lock provider has ended the hold: its lease was over, or somebody ended it"
+	case lock.ReasonUnfit:
+		why = "the agent beside the proxy is not healthy, and its holds were released"
 	case lock.ReasonNotNewest:
-		why, then = "the grant is not the newest one: it was released or broken, or the session was granted to somebody else", "Acquire it again."
+		why, then = "the grant is not the newest one, or is over: it was released or broken, or the session was granted to somebody else", "Acquire it again."
 	default:
 		why = string(e.Reason)
 	}

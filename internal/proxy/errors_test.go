@@ -94,7 +94,7 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 		{
 			&downError{sessions, &tokenstore.ProviderError{Record: "etcd", Configured: "redis"}},
 			`FENCEDOWN rule "chat" session "s42": nothing was written: the session's fence record was made by lock provider "etcd", ` +
-				`this proxy uses "redis": point every proxy at one provider, or wait until the record expires. Try again later.`,
+				`this proxy uses "redis": point every proxy at one provider, then run fence-proxy migrate, or wait until the record expires. Try again later.`,
 		},
 		{protocolError(t), `ERR Protocol error: expected '$', got 'x'`},
 		{upstream.ErrLost, "ERR fence-proxy: the connection to the upstream Redis broke"},

@@ -186,6 +186,7 @@ func giveUp(parts []part) {
 			parts[i].sequence.Abandon(context.Background())
 			parts[i].taken = false
 		}
+		parts[i].sequence.Drop()
 	}
 }
 

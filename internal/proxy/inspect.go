@@ -78,7 +78,7 @@ func (c *client) inspect(key []byte) error {
 	a.number("stored_seq", int64(i.Token.StoredSeq))
 	a.text("provider", i.Token.Provider)
 	a.value("holder", c.holder(i.Holder, i.LeaseLeft))
-	a.number("waiting", int64(i.Waiting))
+	a.number("waiting", int64(i.Waiting+c.srv.locks.Asking(sub.record)))
 	line := resp.AppendArray(nil, len(i.First))
 	for _, id := range i.First {
 		w := c.answering()
@@ -250,7 +250,7 @@ func (c *client) breakHold(key []byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	holder, broken, err := c.srv.store.Break(ctx, sub.record, c.claim(sub, sub.rule.Lease))
+	holder, broken, err := c.srv.locks.Break(ctx, sub.record, c.claim(sub, sub.rule.Lease))
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}

@@ -104,6 +104,14 @@ func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	return nil
 }
 
+// takePart is take for the i-th session of a plan, whoever grants.
+func (c *client) takePart(p plan, i int, start time.Time) error {
+	if c.srv.locks.Outside() {
+		return c.takeElsewhere(p.parts, i, start)
+	}
+	return c.take(p.parts[i].sequence, start)
+}
+
 // take takes a session before a write, or for one that found it held: it waits in line like a read. What was read
 // before stays good if nobody came in between.
 func (c *client) take(s *lock.Sequence, start time.Time) error {
@@ -156,6 +164,9 @@ func (c *client) unqueue(ctx context.Context, s *lock.Sequence, grant uint64) {
 	if grant > 0 {
 		c.release(ctx, s, grant)
 		return
+	}
+	if c.srv.locks.Outside() {
+		return // the line is elsewhere
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBack)
 	defer cancel()

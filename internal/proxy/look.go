@@ -16,6 +16,9 @@ import (
 // errUnmade says that a record was not there, or had no token to see, though it was thought to.
 var errUnmade = errors.New("the record has no token")
 
+// errBehind says that a grant was not newer than the record's, and another is to be asked for.
+var errBehind = errors.New("the grant is not the newest")
+
 // looked takes a look at a record into its sequence.
 func (c *client) looked(frame []byte, s *lock.Sequence, a ask, now time.Time) error {
 	t, err := c.srv.store.ParseLook(frame)

@@ -105,13 +105,19 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 	c.asks, c.send = c.asks[:0], c.send[:0]
 	frames := 0
 	watch := false
-	for _, q := range p.parts {
+	for i := range p.parts {
+		q := &p.parts[i]
 		how, expected, err := q.sequence.BeforeRead(context.Background(), b.name, sent)
 		if c.lookedOn(q.sequence, err) {
 			how, expected, err = q.sequence.BeforeRead(context.Background(), b.name, sent)
 		}
 		if err != nil {
 			return err
+		}
+		if how == lock.Acquire {
+			if how, err = c.grasp(p, i, b, start); err != nil {
+				return &unsentError{err}
+			}
 		}
 		if (how == lock.Acquire || how == lock.Resume) && len(p.parts) == 1 && !c.state.watching && b.tx == nil {
 			if watch = true; c.watched.set {
@@ -188,10 +194,16 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 			}
 		case lock.Acquire:
 			stepBack(p.parts[i+1:])
-			if err := c.take(q.sequence, start); err != nil {
+			switch err := c.takePart(p, i, start); {
+			case c.srv.locks.Passes(err):
+				if err := c.lookFirst(q.sequence, sent); err != nil {
+					return err
+				}
+			case err != nil:
 				return err
+			default:
+				q.taken = true
 			}
-			q.taken = true
 		}
 	}
 	return nil
@@ -207,6 +219,8 @@ func (c *client) appendAsk(dst []byte, s *lock.Sequence, a *ask, wait park, now 
 		return c.srv.store.AppendLook(dst, s.Record, s.Claim)
 	case a.how == lock.Verify || a.how == lock.Look:
 		return c.srv.store.AppendVerify(dst, s.Record)
+	case c.srv.locks.Outside():
+		return c.srv.store.AppendRegister(dst, s.Record, s.Claim, s.Given(), a.expected)
 	case a.how == lock.Resume || s.Rule.Wait == 0 || now || a.aside:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", a.expected)
 	default:
@@ -256,7 +270,7 @@ func (c *client) answers(p plan, sent time.Time) (held int, again bool, err erro
 		q, a := &p.parts[i], &c.asks[i]
 		a.begin, err = c.answer(c.exchange.Frame(a.frame), q.sequence, *a, sent)
 		switch {
-		case errors.Is(err, tokenstore.ErrNoScript), errors.Is(err, errUnmade):
+		case errors.Is(err, tokenstore.ErrNoScript), errors.Is(err, errUnmade), errors.Is(err, errBehind):
 			again = true
 		case err != nil:
 			return held, again, err
@@ -296,6 +310,11 @@ func (c *client) answer(frame []byte, s *lock.Sequence, a ask, sent time.Time) (
 			c.release(context.Background(), s, b.Grant)
 		}
 		return b, s.Lost(max(b.Grant, b.Holder.Grant), b.Holder)
+	case b.Behind:
+		if err := s.Behind(b); err != nil {
+			return b, &downError{s.Record.String(), err}
+		}
+		return b, errBehind
 	case b.Granted:
 		if a.parked {
 			b.Lease = tokenstore.Reservation
@@ -343,12 +362,22 @@ func (c *client) wasRead(p plan, b body) error {
 	return c.answeredBy(b, nil)
 }
 
+// unsentError says that a read was refused before it was sent, and nothing asked of the store.
+type unsentError struct{ err error }
+
+func (e *unsentError) Error() string { return e.err.Error() }
+func (e *unsentError) Unwrap() error { return e.err }
+
 // readLost ends a read that was refused before it was sent, or whose answer did not come: it may
 // have been granted, or queued.
 func (c *client) readLost(p plan, err error) error {
 	var fenced *lock.FencedError
-	if errors.As(err, &fenced) {
+	var unsent *unsentError
+	switch {
+	case errors.As(err, &fenced):
 		return err
+	case errors.As(err, &unsent):
+		return unsent.err
 	}
 	late := errors.Is(err, errGone) && !c.blocks && within(c.exchange.Done, giveBack)
 	for i, q := range p.parts {

@@ -24,6 +24,9 @@ type commit struct {
 // changed by something else all the time.
 const presentMost = 100
 
+// errUngranted says that a write came to the store without a grant: a mistake of this program.
+var errUngranted = errors.New("the write was sent without a grant")
+
 // errRestless says that a record changed between each check and its EXEC.
 var errRestless = errors.New("the fence record does not keep still: is something else writing to it?")
 
@@ -92,35 +95,51 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 	for i := range p.parts {
 		q := &p.parts[i]
 		write := lock.Write{Keys: q.keys, Atomic: p.atomic || q.atomic}
-		token, err := q.sequence.BeforeWrite(context.Background(), write, sent)
-		for c.lookedOn(q.sequence, err) { // each time less is stale
-			token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
+		ask := c.presentOwn
+		if c.srv.locks.Outside() {
+			ask = c.presentGiven
+		}
+		token, passed, err := ask(p, i, b, write, sent, start)
+		if err == nil {
+			err = c.fit(&p)
 		}
 		if err != nil {
 			return err
-		}
-		if b.watches(c) && q.sequence.State() != lock.Held && (token.Grant == 0 || token.OrBlind) {
-			stepBack(p.parts[i+1:])
-			if err := c.take(q.sequence, start); err != nil {
-				return err
-			}
-			q.taken = true
-			token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
-			for c.lookedOn(q.sequence, err) {
-				token, err = q.sequence.BeforeWrite(context.Background(), write, sent)
-			}
-			if err != nil {
-				return err
-			}
 		}
 		w.writes = append(w.writes, write)
 		w.blind = append(w.blind, token.OrBlind || q.taken)
 		w.parts = append(w.parts, tokenstore.Commit{
 			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq, Apart: q.sequence.IsApart(),
-			Keep: q.reading && q.sequence.Locks() || !q.taken && q.sequence.Keeps(),
+			Keep:   !passed && (q.reading && q.sequence.Locks() || !q.taken && q.sequence.Keeps()),
+			Passed: passed,
 		})
 	}
 	return nil
+}
+
+// presentOwn is what the i-th session of a write presents where the store itself grants.
+func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start time.Time) (token lock.Token, passed bool, err error) {
+	q := &p.parts[i]
+	token, err = c.tokenFor(q.sequence, write, sent)
+	if err != nil || !b.watches(c) || q.sequence.State() == lock.Held || token.Grant > 0 && !token.OrBlind {
+		return token, false, err
+	}
+	stepBack(p.parts[i+1:])
+	if err := c.take(q.sequence, start); err != nil {
+		return token, false, err
+	}
+	q.taken = true
+	token, err = c.tokenFor(q.sequence, write, sent)
+	return token, false, err
+}
+
+// tokenFor asks a sequence which token a write presents.
+func (c *client) tokenFor(s *lock.Sequence, write lock.Write, sent time.Time) (lock.Token, error) {
+	token, err := s.BeforeWrite(context.Background(), write, sent)
+	for c.lookedOn(s, err) { // each time less is stale
+		token, err = s.BeforeWrite(context.Background(), write, sent)
+	}
+	return token, err
 }
 
 // sendWrite sends the block of a write and waits for its replies. Where the fence stands on the
@@ -216,6 +235,8 @@ func (c *client) judge(p plan) error {
 	for i := range w.block.Checks {
 		check, err := c.srv.store.ParseCheck(x.Frame(w.block.Check(i)))
 		switch {
+		case err == nil && check.Verdict == tokenstore.Ungranted:
+			return &downError{p.sessions(), errUngranted}
 		case err == nil:
 			w.checks = append(w.checks, check)
 		case x.Opened:
@@ -270,6 +291,10 @@ func (c *client) settled(p plan, b body, sent time.Time) {
 	w := &c.commit
 	for i := range p.parts {
 		q := &p.parts[i]
+		if w.parts[i].Passed {
+			c.passed(q, b, &w.writes[i])
+			continue
+		}
 		grant, err := c.srv.store.ParseSettle(c.exchange.Frame(w.block.Settle(i)))
 		if err != nil {
 			grant = w.parts[i].Grant
@@ -355,6 +380,9 @@ func (c *client) readBeside(p plan, b body) {
 // readIn notes what was read of the i-th session.
 func (c *client) readIn(p plan, i int, command uint64, keys []uint64, now time.Time) {
 	q, part := &p.parts[i], &c.commit.parts[i]
+	if part.Passed {
+		return
+	}
 	if q.reading && part.Keep {
 		q.taken = false
 		q.sequence.Read(command, keys, now)

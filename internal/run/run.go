@@ -36,7 +36,7 @@ const closeTime = 2 * time.Second
 // ErrLost says that the hold was lost while the command ran.
 var ErrLost = errors.New("the hold was lost")
 
-// Options say what to run and what to hold. All are required.
+// Options say what to run and what to hold. All but Outside are required.
 type Options struct {
 	Store    *tokenstore.Store
 	DB       int
@@ -47,6 +47,8 @@ type Options struct {
 	Grace    time.Duration    // between SIGTERM and SIGKILL
 	Signals  <-chan os.Signal // are passed to the command; one that comes before it runs ends the waiting
 	Log      *slog.Logger
+	// Outside is the lock provider if it is not the store itself, else nil. The caller closes it.
+	Outside *lock.Outside
 }
 
 // interrupted is a signal that came while the session was waited for.
@@ -60,6 +62,9 @@ func (i interrupted) Error() string { return "ended by a signal: " + i.signal.St
 func Run(ctx context.Context, o Options) (status int, err error) {
 	id := strings.ToLower(rand.Text())
 	locks := lock.NewManager(id, o.Store, o.Log)
+	if o.Outside != nil {
+		locks.Use(*o.Outside)
+	}
 	listening, silence := context.WithCancel(ctx)
 	heard := make(chan struct{})
 	go func() {
@@ -81,8 +86,8 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 	case err != nil:
 		return 0, err
 	}
-	defer o.release(ctx, s)
-	return o.hold(ctx, s)
+	defer o.release(ctx, locks, s)
+	return o.hold(ctx, locks, s)
 }
 
 // acquire waits for the session.
@@ -109,13 +114,13 @@ func (o *Options) acquire(ctx context.Context, locks *lock.Manager, s *lock.Sequ
 		return err
 	}
 	if err == nil { // it came just when the session was granted
-		o.release(ctx, s)
+		o.release(ctx, locks, s)
 	}
 	return early
 }
 
 // hold runs the command for as long as the session is held.
-func (o *Options) hold(ctx context.Context, s *lock.Sequence) (status int, err error) {
+func (o *Options) hold(ctx context.Context, locks *lock.Manager, s *lock.Sequence) (status int, err error) {
 	c, err := start(o.Command, fmt.Sprintf("%s=%d", GrantVariable, s.Grant()))
 	if err != nil {
 		return 0, err
@@ -124,7 +129,7 @@ func (o *Options) hold(ctx context.Context, s *lock.Sequence) (status int, err e
 	kept := make(chan struct{})
 	go func() {
 		defer close(kept)
-		if err := o.keep(held, s); err != nil {
+		if err := o.keep(held, locks, s); err != nil {
 			stop(err)
 		}
 	}()
@@ -148,18 +153,20 @@ func (o *Options) hold(ctx context.Context, s *lock.Sequence) (status int, err e
 }
 
 // keep renews the hold at a third of its lease until ctx ends. It returns why the hold is lost.
-func (o *Options) keep(ctx context.Context, s *lock.Sequence) error {
-	lease := o.Terms.Lease
+func (o *Options) keep(ctx context.Context, locks *lock.Manager, s *lock.Sequence) error {
+	lease, lost := o.Terms.Lease, locks.GrantLost(s)
 	until := s.Since().Add(lease)
 	for next := s.Since().Add(lease / 3); ; {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-lost:
+			return fmt.Errorf("%w: %w", ErrLost, s.Stale(0, tokenstore.Holder{}))
 		case <-time.After(time.Until(next)):
 		}
 		sent := time.Now()
 		call, cancel := context.WithTimeout(ctx, max(lease/3, time.Millisecond))
-		holder, err := o.Store.RenewGrant(call, s.Record, s.Claim, s.Grant())
+		holder, err := locks.RenewGrant(call, s.Record, s.Claim, s.Grant())
 		cancel()
 		switch {
 		case err == nil:
@@ -180,10 +187,10 @@ func (o *Options) keep(ctx context.Context, s *lock.Sequence) error {
 	}
 }
 
-func (o *Options) release(ctx context.Context, s *lock.Sequence) {
+func (o *Options) release(ctx context.Context, locks *lock.Manager, s *lock.Sequence) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	if _, err := o.Store.ReleaseGrant(ctx, s.Record, s.Claim, s.Grant()); err != nil {
+	if _, err := locks.ReleaseGrant(ctx, s.Record, s.Claim, s.Grant()); err != nil {
 		o.Log.Warn("session not released; its lease will end", "session", s.Record.String(), "error", err)
 	}
 }

@@ -11,7 +11,8 @@ type Basis struct {
 	Stored Stamp
 }
 
-// Stamp is a token that was stored. A look gives a record without one the stamp (n, 0) of its newest grant, so that no two
+// Stamp is a token that was stored. A look gives a record without one the stamp (n, 0) of its newest grant, or of the clock
+// where grants come from elsewhere, so that no two
 // records of a session have one in common: what was read before a record was lost never looks current after it.
 type Stamp struct{ Grant, Seq uint64 }
 

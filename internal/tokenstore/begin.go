@@ -22,6 +22,13 @@ type Begin struct {
 	Continuous bool
 	// RecordLost: a hold was found whose token key is gone. The new grant is above it all the same.
 	RecordLost bool
+	// Missing: there was no record before a grant that was given elsewhere.
+	Missing bool
+
+	// Behind: a grant that was given elsewhere is not above Newest, the record's. The provider's own number for that is
+	// Above, 0 if it has none.
+	Behind        bool
+	Newest, Above uint64
 
 	// Holder, LeaseLeft and Ahead are set when not granted: who holds, for how long at least, and
 	// how many waiters stand before this one; -1: a parked one that is no longer in line.
@@ -110,11 +117,16 @@ func (s *Store) parseBegin(part []string) (Begin, error) {
 		return Begin{}, &ProviderError{Record: part[1], Configured: s.provider}
 	case len(part) == 4 && part[0] == "granted":
 		b := Begin{Granted: true, Continuous: part[3] == "1", RecordLost: part[3] == "lost"}
+		b.Missing = b.RecordLost || part[3] == "missing"
 		var err1, err2 error
 		b.Grant, err1 = strconv.ParseUint(part[1], 10, 64)
 		b.Seq, err2 = strconv.ParseUint(part[2], 10, 64)
 		if err1 == nil && err2 == nil {
 			s.saw(b.Grant)
+			return b, nil
+		}
+	case len(part) == 3 && part[0] == "behind":
+		if b, ok := parseBehind(part); ok {
 			return b, nil
 		}
 	case len(part) == 3 && part[0] == "full":

@@ -42,7 +42,7 @@ func circleKey(holds []string) string {
 func waitKey(owner string) string { return Prefix + "waits:" + owner }
 
 // Waits says that an owner who holds other sessions stands in line for one, for so long at most. The waiter is in the
-// session's queue already.
+// session's queue already; "": the line is elsewhere.
 func (s *Store) Waits(ctx context.Context, r *Record, c *Claim, waiter string, left time.Duration) error {
 	value := strconv.Itoa(r.DB) + " " + r.token + "\n" + waiter + "\n" + c.Owner + "\n" + c.info
 	return s.Client(0).Set(ctx, waitKey(c.Owner), value, max(left, time.Millisecond)).Err()
@@ -110,6 +110,9 @@ func (s *Store) waitsAt(ctx context.Context, owner string) (Circle, error) {
 	db, err := strconv.Atoi(number)
 	if err != nil {
 		return Circle{}, fmt.Errorf("%s says %q", waitKey(owner), v)
+	}
+	if strings.HasPrefix(entry, "\n") {
+		return Circle{db, token}, nil
 	}
 	err = s.Client(db).ZScore(ctx, strings.TrimSuffix(token, "t")+"q", entry).Err()
 	if errors.Is(err, redis.Nil) {

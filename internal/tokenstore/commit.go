@@ -1,6 +1,7 @@
 package tokenstore
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/tidwall/redcon"
@@ -12,7 +13,8 @@ import (
 type Commit struct {
 	Record *Record
 	Claim  *Claim
-	// Grant is the hold's grant, or 0 for a write that holds nothing: it is granted as it is applied.
+	// Grant is the hold's grant, or 0 for a write that holds nothing: it is granted as it is applied. Where a lock
+	// provider elsewhere grants there is none, and such a write is refused (Ungranted).
 	Grant uint64
 	// Read is the token that was the last one stored when the session was read without a hold; the write
 	// is refused if it no longer is. The zero Stamp: a blind write. It counts where Grant is 0.
@@ -23,6 +25,8 @@ type Commit struct {
 	Apart bool
 	// Keep holds on to the session after the commit; else it is released and handed on.
 	Keep bool
+	// Passed: the write is not checked, since the lock provider can't be asked. It makes stale what others have read.
+	Passed bool
 }
 
 // Verdict is what the check says of a commit.
@@ -38,6 +42,7 @@ const (
 	Held       Verdict = "held"       // a write that holds nothing found a holder
 	Queued     Verdict = "queued"     // … found waiters
 	Foreign    Verdict = "provider"   // the record is another provider's
+	Ungranted  Verdict = "ungranted"  // it has no grant, where a lock provider elsewhere has to give one
 )
 
 // Check is the answer of the check.
@@ -72,7 +77,7 @@ func (b Block) Settle(i int) int { return b.Exec + b.Commands + i }
 // sent right before the transaction.
 func (s *Store) AppendCommit(dst []byte, parts []Commit, before, commands []byte, count int, watched bool) ([]byte, Block) {
 	b := Block{Commands: count}
-	if !watched {
+	if !watched && !allPassed(parts) {
 		dst = appendWatch(dst, parts)
 		for i := range parts {
 			dst = s.appendCheck(dst, &parts[i])
@@ -98,20 +103,31 @@ func (s *Store) AppendCommit(dst []byte, parts []Commit, before, commands []byte
 // AppendWatch appends a WATCH of one record's token key.
 func (s *Store) AppendWatch(dst []byte, r *Record) []byte { return append(dst, r.watch...) }
 
+func allPassed(parts []Commit) bool {
+	return !slices.ContainsFunc(parts, func(c Commit) bool { return !c.Passed })
+}
+
 // appendWatch watches what the checks touch when they are not good.
 func appendWatch(dst []byte, parts []Commit) []byte {
 	if len(parts) == 1 && parts[0].Grant > 0 {
 		return append(dst, parts[0].Record.watch...)
 	}
-	n := 1 + len(parts)
+	n := 1
 	for i := range parts {
-		if parts[i].Grant == 0 {
+		switch {
+		case parts[i].Passed:
+		case parts[i].Grant == 0:
+			n += 2
+		default:
 			n++
 		}
 	}
 	dst = redcon.AppendArray(dst, n)
 	dst = redcon.AppendBulkString(dst, "WATCH")
 	for i := range parts {
+		if parts[i].Passed {
+			continue
+		}
 		dst = redcon.AppendBulkString(dst, parts[i].Record.token)
 		if parts[i].Grant == 0 {
 			dst = redcon.AppendBulkString(dst, parts[i].Record.queue)
@@ -122,6 +138,9 @@ func appendWatch(dst []byte, parts []Commit) []byte {
 
 // appendCheck sends the check's text, never its digest: see check.lua.
 func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
+	if c.Passed {
+		return append(dst, s.scripts.unchecked...)
+	}
 	dst = redcon.AppendArray(dst, 3+3+6)
 	dst = append(dst, s.scripts.check.eval...)
 	dst = append(dst, c.Record.keys...)
@@ -139,6 +158,12 @@ func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
 // appendSettle sends a blind write's settlement as text too: without it the write would have no
 // grant, and one under a grant that was acquired by itself, whose hold may be over, no token. A holder's may go by digest, since its hold stands until it is settled again.
 func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
+	if c.Passed {
+		dst = redcon.AppendArray(dst, 3+3+1)
+		dst = append(dst, s.scripts.passed.eval...)
+		dst = append(dst, c.Record.keys...)
+		return redcon.AppendBulkString(dst, c.Claim.ttl)
+	}
 	dst = redcon.AppendArray(dst, 3+3+10)
 	if c.Grant == 0 || c.Apart {
 		dst = append(dst, s.scripts.settle.eval...)

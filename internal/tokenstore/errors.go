@@ -22,7 +22,7 @@ type ProviderError struct{ Record, Configured string }
 
 func (e *ProviderError) Error() string {
 	return fmt.Sprintf("the session's fence record was made by lock provider %q, this proxy uses %q: "+
-		"point every proxy at one provider, or wait until the record expires", e.Record, e.Configured)
+		"point every proxy at one provider, then run fence-proxy migrate, or wait until the record expires", e.Record, e.Configured)
 }
 
 // StoreError is an error reply of the store to one of the fence's own commands. The client's

@@ -31,11 +31,10 @@ func (s *Store) RenewGrant(ctx context.Context, r *Record, c *Claim, grant uint6
 	return Holder{}, nil
 }
 
-// ReleaseGrant ends the hold of a grant, uses the grant up and hands the session on. It reports false if the grant
-// has no hold any more, or is an owner's.
-func (s *Store) ReleaseGrant(ctx context.Context, r *Record, c *Claim, grant uint64) (bool, error) {
-	_, ended, err := s.endHold(ctx, r, c, strconv.FormatUint(grant, 10))
-	return ended, err
+// ReleaseGrant ends the hold of a grant, uses the grant up and hands the session on. It returns whose hold it was, and
+// reports false if the grant has no hold any more, or is an owner's.
+func (s *Store) ReleaseGrant(ctx context.Context, r *Record, c *Claim, grant uint64) (Holder, bool, error) {
+	return s.endHold(ctx, r, c, strconv.FormatUint(grant, 10))
 }
 
 // Break ends whatever hold there is, uses its grant up and hands the session on. It returns who held, and whether

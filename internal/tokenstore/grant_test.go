@@ -27,7 +27,7 @@ func (s *server) renewsGrant(grant uint64) error {
 
 func (s *server) releasesGrant(grant uint64) bool {
 	s.Helper()
-	ended, err := s.store.ReleaseGrant(s.Context(), record(), acquired("whoever"), grant)
+	_, ended, err := s.store.ReleaseGrant(s.Context(), record(), acquired("whoever"), grant)
 	if err != nil {
 		s.Fatal(err)
 	}

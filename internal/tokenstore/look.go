@@ -42,8 +42,11 @@ func (s *Store) ParseLook(frame []byte) (Token, error) {
 }
 
 func (s *Store) looked(t Token) (Token, error) {
-	if t.Grant > 0 && t.Provider != s.provider {
+	if t.Provider != "" && t.Provider != s.provider {
 		return Token{}, &ProviderError{Record: t.Provider, Configured: s.provider}
+	}
+	if s.Outside() && t.StoredSeq == 0 {
+		s.raise(t.StoredGrant)
 	}
 	s.saw(t.Grant)
 	return t, nil

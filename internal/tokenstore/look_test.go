@@ -113,7 +113,7 @@ func TestWhatWasReadAfterALookGoesOnUnderAGrantWhileNothingElseIsStored(t *testi
 
 func TestALookAtAnotherProvidersRecordSaysSo(t *testing.T) {
 	each(t, func(s *server) {
-		if _, err := s.another("etcd").Begin(s.Context(), record(), claim("b"), "", tokenstore.Basis{}); err != nil {
+		if _, err := s.another("etcd").Register(s.Context(), record(), claim("b"), 7, tokenstore.Basis{}); err != nil {
 			s.Fatal(err)
 		}
 		before := s.token()

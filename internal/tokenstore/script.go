@@ -10,6 +10,10 @@ import (
 )
 
 var (
+	//go:embed lua/clock.lua
+	clockLua string
+	//go:embed lua/given.lua
+	givenLua string
 	//go:embed lua/prelude.lua
 	preludeLua string
 	//go:embed lua/beginfast.lua
@@ -38,6 +42,14 @@ var (
 	endHoldLua string
 	//go:embed lua/once.lua
 	onceLua string
+	//go:embed lua/register.lua
+	registerLua string
+	//go:embed lua/checkgiven.lua
+	checkGivenLua string
+	//go:embed lua/passed.lua
+	passedLua string
+	//go:embed lua/migrate.lua
+	migrateLua string
 )
 
 // allowOOM lets a script run on a store that is over its maxmemory (Redis 7.0 and later): a read
@@ -82,25 +94,50 @@ func minify(lua string) string {
 type scripts struct {
 	begin, check, settle, release, renew, leave, look script
 	renewGrant, endHold, once                         script // what clients ask for in so many words
+	migrate                                           script
+
+	outside          bool
+	register, passed script // where a lock provider elsewhere grants
+	unchecked        []byte // in a check's place
 }
 
-func newScripts(header string) *scripts {
-	return &scripts{
-		begin:   newScript(header, beginFastLua, preludeLua, beginLua),
-		check:   newScript(header, checkLua),
-		settle:  newScript(header, settleFastLua, preludeLua, settleLua),
-		release: newScript(header, preludeLua, releaseLua),
-		renew:   newScript(header, preludeLua, renewLua),
-		leave:   newScript(header, preludeLua, leaveLua),
-		look:    newScript(header, preludeLua, lookLua),
-
-		renewGrant: newScript(header, preludeLua, apartLua, renewGrantLua),
-		endHold:    newScript(header, preludeLua, apartLua, endHoldLua),
-		once:       newScript("", onceLua), // it is a client's command: a store that is full may refuse it
+func newScripts(header string, outside bool) *scripts {
+	grants, check := clockLua, checkLua
+	if outside {
+		grants, check = givenLua, checkGivenLua
 	}
+	with := func(sources ...string) script {
+		return newScript(header, append([]string{grants, preludeLua}, sources...)...)
+	}
+	s := &scripts{
+		check:   newScript(header, check),
+		settle:  newScript(header, settleFastLua, grants, preludeLua, settleLua),
+		release: with(releaseLua),
+		renew:   with(renewLua),
+		leave:   with(leaveLua),
+		look:    with(lookLua),
+
+		renewGrant: with(apartLua, renewGrantLua),
+		endHold:    with(apartLua, endHoldLua),
+		once:       newScript("", onceLua), // it is a client's command: a store that is full may refuse it
+		migrate:    with(migrateLua),
+
+		outside: outside,
+	}
+	if outside {
+		s.register, s.passed = with(registerLua), with(passedLua)
+		s.unchecked = appendStrings(nil, "EVAL", "return 'good'", "0")
+	} else {
+		s.begin = newScript(header, beginFastLua, grants, preludeLua, beginLua)
+	}
+	return s
 }
 
 // loaded lists the scripts that are called by digest.
 func (s *scripts) loaded() []*script {
-	return []*script{&s.begin, &s.settle, &s.release, &s.renew, &s.leave, &s.look}
+	begin := &s.begin
+	if s.outside {
+		begin = &s.register
+	}
+	return []*script{begin, &s.settle, &s.release, &s.renew, &s.leave, &s.look}
 }

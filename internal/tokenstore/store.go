@@ -18,7 +18,7 @@ import (
 type Store struct {
 	provider string
 	scripts  *scripts
-	floor    atomic.Uint64 // the largest grant seen: the next one is above it
+	floor    atomic.Uint64 // the largest grant seen: the next one is above it; outside, the largest token that a look has made
 	waiters  atomic.Uint64 // how many may wait for one session
 	options  *redis.Options
 
@@ -40,7 +40,7 @@ func Open(ctx context.Context, options *redis.Options, provider string) (*Store,
 		}
 		header = "" // before Redis 7.0
 	}
-	s.scripts = newScripts(header)
+	s.scripts = newScripts(header, s.Outside())
 	if err := s.Load(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -120,8 +120,14 @@ func (s *Store) Allowed(ctx context.Context) error {
 	return nil
 }
 
-// saw raises the floor below which no grant is issued.
+// saw raises the floor below which the store issues no grant.
 func (s *Store) saw(grant uint64) {
+	if !s.Outside() {
+		s.raise(grant)
+	}
+}
+
+func (s *Store) raise(grant uint64) {
 	for {
 		old := s.floor.Load()
 		if grant <= old || s.floor.CompareAndSwap(old, grant) {
@@ -130,8 +136,14 @@ func (s *Store) saw(grant uint64) {
 	}
 }
 
+// errElsewhere says that the store itself was asked for a grant.
+var errElsewhere = errors.New("a lock provider elsewhere grants, and not the store")
+
 // Begin is AppendBegin over the proxy's own connection.
 func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected Basis) (Begin, error) {
+	if s.Outside() {
+		return Begin{}, errElsewhere
+	}
 	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected.encode(), "beside", s.waiters.Load())
 	if err != nil {
 		return Begin{}, err

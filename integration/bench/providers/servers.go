@@ -17,10 +17,11 @@ type servers struct {
 
 // starters start the servers of each provider.
 var starters = map[string]func(tb testing.TB) servers{
-	"etcd":      startEtcd,
-	"redlock":   startRedlock,
-	"zookeeper": startZooKeeper,
-	"consul":    startConsul,
+	"etcd":       startEtcd,
+	"redlock":    startRedlock,
+	"zookeeper":  startZooKeeper,
+	"consul":     startConsul,
+	"kubernetes": startKubernetes,
 }
 
 func startEtcd(tb testing.TB) servers {
@@ -59,6 +60,18 @@ func startConsul(tb testing.TB) servers {
 	c := harness.StartConsul(tb)
 	return servers{[]string{c.Addr}, func(addrs []string) string {
 		return "  consul:\n    address: http://" + addrs[0] + "\n"
+	}}
+}
+
+func startKubernetes(tb testing.TB) servers {
+	tb.Helper()
+	const namespace = "agents"
+	k := harness.StartKubernetes(tb)
+	k.CreateNamespace(namespace)
+	k.Apply(namespace, "../../../docs/kubernetes-rbac.yaml")
+	token := k.Token(namespace, "fence-proxy")
+	return servers{[]string{k.Addr}, func(addrs []string) string {
+		return "  kubernetes:\n    kubeconfig: " + k.Kubeconfig(tb, "https://"+addrs[0], namespace, token) + "\n"
 	}}
 }
 

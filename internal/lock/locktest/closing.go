@@ -85,6 +85,7 @@ func closeDoesNotOutlastItsContext(s *stage) {
 func closeLeavesNothingBehind(s *stage) {
 	goroutines := append([]goleak.Option{goleak.IgnoreCurrent()}, s.h.Goroutines...)
 	within(s.TB, func(tb testing.TB) {
+		tb.Helper()
 		inner := &stage{TB: tb, h: s.h, ledger: s.ledger}
 		for i := range 3 {
 			p := inner.open()

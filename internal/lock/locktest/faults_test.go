@@ -151,7 +151,7 @@ func complaints(t *testing.T, c check, f faults) []string {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(f)
 		if h := m.harness(); c.needs == nil || c.needs(h) {
-			found = record(t, func(tb testing.TB) { c.run(tb, h) })
+			found = record(t, func(tb testing.TB) { tb.Helper(); c.run(tb, h) })
 		}
 		close(m.over)
 		time.Sleep(time.Minute) // what a test has given up on comes to its end

@@ -2,7 +2,6 @@ package locktest
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -295,7 +294,7 @@ func (s *stage) checkFails(p Proxy, when string) {
 			s.Fatalf("Check finds nothing amiss %s", when)
 		}
 	case <-time.After(patience):
-		s.Fatal(fmt.Sprintf("Check does not end with its context %s", when))
+		s.Fatalf("Check does not end with its context %s", when)
 	}
 }
 

@@ -268,6 +268,13 @@ func (l *etcdLocker) explain(err error) {
 	l.explained, l.trouble = true, err
 }
 
+// why is the reason for which there is no lease.
+func (l *etcdLocker) why() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.trouble
+}
+
 // current is the proxy's lease. It waits for one for the time of a request.
 func (l *etcdLocker) current(ctx context.Context) (*etcdLease, error) {
 	timeout := time.NewTimer(l.settings.RequestTimeout)
@@ -286,9 +293,7 @@ func (l *etcdLocker) current(ctx context.Context) (*etcdLease, error) {
 		case <-l.life.Done():
 			return nil, context.Cause(l.life)
 		case <-timeout.C:
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return nil, fmt.Errorf("etcd gives the proxy no lease: %w", l.trouble)
+			return nil, fmt.Errorf("etcd gives the proxy no lease: %w", l.why())
 		}
 	}
 }

@@ -6,6 +6,7 @@ var Kinds = []Kind{
 	Redlock,
 	ZooKeeper,
 	Consul,
+	Kubernetes,
 }
 
 // Find returns the kind of a name.

@@ -61,7 +61,8 @@ import (
 // owners may hold a session until the first one's next renewal. The store then lets only the later one write. A clock that steps
 // back makes the locks of its node outlast their lease; whoever meets such a lock cuts it to its lease.
 //
-// A renewal takes locks on nodes that are free, so a hold survives when its nodes restart one after the other. Such a node
+// A renewal takes locks on nodes that are free, so a hold survives when its nodes restart one after the other; the first one
+// comes at once if another's vain attempt had a node as the hold was granted. Such a node
 // counts only if its counter is not above the hold's grant: had anybody else been granted the session meanwhile, then on a
 // quorum, which has a node in common with the renewal's; there the counter is larger, or the lock was the hold's throughout.
 var Redlock = Kind{Name: "redlock", Settings: redlockDefaults, Open: openRedlock}

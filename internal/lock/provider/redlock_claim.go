@@ -21,6 +21,9 @@ type redlockClaim struct {
 	timeout time.Duration // of one node's answer
 	over    atomic.Bool   // nothing but its release is asked any more
 	at      []redlockSpot // by node
+
+	answers <-chan redlockAnswer // to take, those that it has not waited for
+	tally   *redlockTally        // of those that it has
 }
 
 // redlockSpot is where a claim stands with one node. Its turn is taken while something is asked there, so that a release comes
@@ -135,6 +138,7 @@ type redlockRefusal struct {
 func (c *redlockClaim) take(ctx context.Context) (*redlockVotes, *redlockRefusal, error) {
 	answers := c.ask(redlockTake, c.value, millis(c.lease), millis(c.l.settings.RestartDelay))
 	t, votes := c.l.tally(), &redlockVotes{}
+	c.answers, c.tally = answers, t
 	var left []time.Duration // of others' locks
 	for t.undecided() {
 		a, err := next(ctx, answers)

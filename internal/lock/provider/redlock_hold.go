@@ -13,6 +13,7 @@ type redlockHold struct {
 	claim    *redlockClaim
 	grant    uint64
 	lost     chan struct{}
+	done     chan struct{} // closed when it is over
 	renewing chan struct{} // holds one while a Renew is under way
 
 	mu    sync.Mutex
@@ -22,10 +23,11 @@ type redlockHold struct {
 }
 
 func newRedlockHold(c *redlockClaim, grant uint64, until time.Time) *redlockHold {
-	h := &redlockHold{claim: c, grant: grant, until: until, lost: make(chan struct{}), renewing: make(chan struct{}, 1)}
+	h := &redlockHold{claim: c, grant: grant, until: until, lost: make(chan struct{}), done: make(chan struct{}), renewing: make(chan struct{}, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timer = time.AfterFunc(time.Until(until), h.lapse)
+	c.l.tasks.Go(h.spread)
 	return h
 }
 
@@ -44,40 +46,68 @@ func (h *redlockHold) Until() time.Time {
 
 // Renew is Hold's.
 func (h *redlockHold) Renew(ctx context.Context) error {
-	l, c := h.claim.l, h.claim
-	if !l.enter() {
+	if !h.claim.l.enter() {
 		return ErrLost
 	}
-	defer l.tasks.Done()
+	defer h.claim.l.tasks.Done()
+	_, err := h.renew(ctx, false)
+	return err
+}
+
+// renew returns how many nodes have the lock now, if it is to wait for all of them. The caller has entered.
+func (h *redlockHold) renew(ctx context.Context, all bool) (have int, err error) {
+	l, c := h.claim.l, h.claim
 	select {
 	case h.renewing <- struct{}{}:
 		defer func() { <-h.renewing }()
 	case <-ctx.Done():
-		return fmt.Errorf("redlock: renew: %w", ctx.Err())
+		return 0, fmt.Errorf("redlock: renew: %w", ctx.Err())
 	}
 	if !h.stands() {
-		return ErrLost
+		return 0, ErrLost
 	}
 	began := time.Now()
-	answers := c.ask(redlockRenew, c.value, strconv.FormatUint(h.grant, 10), millis(l.settings.CounterTTL), millis(c.lease), millis(l.settings.RestartDelay))
+	answers := c.ask(redlockRenew, c.value, strconv.FormatUint(h.grant, 10),
+		millis(l.settings.CounterTTL), millis(c.lease), millis(l.settings.RestartDelay))
 	t := redlockRenewal{redlockTally: l.tally()}
-	for t.undecided() {
+	for t.undecided() || all && t.pending > 0 {
 		a, err := next(ctx, answers)
 		if err != nil {
-			return fmt.Errorf("redlock: renew: %w", err)
+			return 0, fmt.Errorf("redlock: renew: %w", err)
 		}
 		t.count(a)
 	}
 	switch {
 	case t.renewed() && h.extend(began.Add(c.lease-l.drift(c.lease))):
-		return nil
+		return t.yes, nil
 	case t.renewed() || t.lost():
 		h.lose()
-		return ErrLost
+		return 0, ErrLost
 	case !h.stands():
-		return ErrLost
+		return 0, ErrLost
 	default:
-		return fmt.Errorf("redlock: renew: %w", t.down())
+		return 0, fmt.Errorf("redlock: renew: %w", t.down())
+	}
+}
+
+// spread renews a hold early, a few times, when a node's lock was another's as it was granted: that one has taken it in
+// vain and gives it back in a moment. Till then the hold has a node less to spare.
+func (h *redlockHold) spread() {
+	l, t := h.claim.l, h.claim.tally
+	for t.pending > 0 {
+		a := <-h.claim.answers
+		t.count(a.err == nil && a.fields[0] == "taken", a.err)
+	}
+	for n, have := 0, t.yes; n < 5 && have < t.yes+t.no; n++ {
+		select {
+		case <-time.After(l.backoff(n)):
+		case <-h.done:
+			return
+		}
+		var err error
+		if have, err = h.renew(l.leaving, true); err != nil {
+			return // whoever keeps the hold will see it
+		}
 	}
 }
 
@@ -185,6 +215,7 @@ func (h *redlockHold) finish() bool {
 	h.over = true
 	h.timer.Stop()
 	h.claim.over.Store(true)
+	close(h.done)
 	return true
 }
 

@@ -152,3 +152,26 @@ func TestACancelledRenewalSaysSo(t *testing.T) {
 		}
 	})
 }
+
+// Another's vain attempt has one node as the session is granted. Nobody renews.
+func TestAHoldJoinsTheNodeThatWasTakenInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeRedlock()
+		l := f.open("a")
+		defer f.close(l)
+		f.nodes[1].run(redlockTake, redlockKey{"s", "vain"}, []any{"vain 60000 me", 60_000, 0})
+		h, err := l.Acquire(t.Context(), Request{Session: "s", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * l.settings.BackoffMin)
+		f.nodes[1].run(redlockRelease, redlockKey{"s", "vain"}, []any{"vain 60000 me", "", 0})
+		time.Sleep(2 * l.settings.BackoffMax)
+		for i, n := range f.nodes {
+			if got := n.run(redlockTake, redlockKey{"s", "next"}, []any{"next 60000 me", 60_000, 0}); got[0] != "held" {
+				t.Errorf("node %d says %s to another", i, got)
+			}
+		}
+		_ = h.Release(t.Context())
+	})
+}

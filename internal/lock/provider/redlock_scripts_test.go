@@ -49,13 +49,13 @@ func TestTheFakeNodeIsLikeRedis(t *testing.T) {
 			offset += by
 		}
 		script, key, args := randomQuestion(c)
-		real, err := node.ask(t.Context(), script, key, args...)
+		fromRedis, err := node.ask(t.Context(), script, key, args...)
 		if err != nil {
 			t.Fatalf("seed %d, step %d: script %s%v: %v", seed, step, script.name, args, err)
 		}
-		words[script.name+" "+real[0]]++
+		words[script.name+" "+fromRedis[0]]++
 		answer := fake.run(script, key, args)
-		if got, want := inHours(answer), inHours(real); got != want {
+		if got, want := inHours(answer), inHours(fromRedis); got != want {
 			t.Fatalf("seed %d, step %d: script %s%v of %v: the fake says %s, Redis %s", seed, step, script.name, args, key, got, want)
 		}
 	}

@@ -8,5 +8,6 @@ if not h or p ~= provider or grant ~= '' and (g ~= grant or not apart(h)) then r
 redis.call('del', H)
 g = newer(g, floor)
 put(g, sg, ss, provider, ttl)
+unused(g, ttl)
 handover(g, sg, ss, provider, ttl, floor, reserve)
 return { '1', h.raw }

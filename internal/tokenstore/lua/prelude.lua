@@ -1,5 +1,5 @@
--- Shared by every script but check.lua. KEYS: token, hold, queue of one session. Grants and seqs
--- stay strings: formatting a number of 16 digits costs as much as a call to the store.
+-- Shared by every script but the checks, behind clock.lua or given.lua. KEYS: token, hold, queue of one session. Grants
+-- and seqs stay strings: formatting a number of 16 digits costs as much as a call to the store.
 local T, H, Q = KEYS[1], KEYS[2], KEYS[3]
 
 -- The token key: "newest-grant stored-grant stored-seq provider". A missing one reads as zeros.
@@ -11,13 +11,6 @@ end
 
 local function put(g, sg, ss, provider, ttl)
   redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider, 'px', ttl)
-end
-
--- A grant is the larger of last + 1, the store's clock in microseconds and one above every
--- grant that the caller has ever seen: it grows across flushes, failovers and clock steps.
-local function newer(g, floor)
-  local t = redis.call('time')
-  return string.format('%.0f', math.max(g + 1, floor + 1, t[1] * 1000000 + t[2]))
 end
 
 -- The hold key: "owner\ngrant\nsince\nwaiter\ninfo", since in Unix milliseconds. It counts only
@@ -54,7 +47,7 @@ local function parks(waiter) return string.sub(waiter, -1) == 'b' end
 -- Gives the session to the first waiter whose proxy still listens, with a grant of its own and
 -- for a short reservation; returns its queue entry. A queue entry: "waiter\nowner\ninfo".
 local function handover(g, sg, ss, provider, ttl, floor, reserve)
-  while true do
+  while grants do
     local e = redis.call('zrange', Q, 0, 0)[1]
     if not e then return nil end
     redis.call('zrem', Q, e)

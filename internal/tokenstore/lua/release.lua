@@ -11,6 +11,7 @@ if h then redis.call('del', H) end
 if revoke == '1' then
   g = newer(g, floor)
   put(g, sg, ss, provider, ttl)
+  unused(g, ttl)
 end
 handover(g, sg, ss, provider, ttl, floor, reserve)
 return h and 1 or 0

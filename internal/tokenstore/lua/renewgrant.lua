@@ -1,10 +1,11 @@
 -- Extends the hold of a grant that was acquired by itself, whoever presents it, and takes one up again
--- whose lease has ended while nobody came. A hold that is an owner's is left alone.
+-- whose lease has ended while nobody came, unless the lock is elsewhere: there it is given back by then. A hold that is
+-- an owner's is left alone.
 -- ARGV: owner(of a hold that is taken up again) info lease ttl grant provider
 local owner, info, lease, ttl, grant, provider = unpack(ARGV)
 local g, _, _, p = token()
 local h = hold(g)
-if g ~= grant or p ~= provider or h and not apart(h) then return { 'lost', h and h.raw or '', g } end
+if g ~= grant or p ~= provider or h and not apart(h) or not h and not grants then return { 'lost', h and h.raw or '', g } end
 if h then
   redis.call('pexpire', H, lease)
 else
