@@ -7,6 +7,14 @@ has_redis_py() {
 	python3 -c 'import redis' 2>/dev/null || /usr/bin/python3 -c 'import redis' 2>/dev/null
 }
 
+# Debian 12 has no Consul, the one before has.
+fetch_consul() {
+	local scripts
+	scripts=$(dirname "$0")
+	[ -d "$scripts/../.bin/consul-1.8.7" ] || command -v consul >/dev/null ||
+		"$scripts/debian-package.sh" bullseye consul '1.8.7+dfsg1-*' >/dev/null
+}
+
 missing=()
 command -v redis-server >/dev/null || missing+=(redis-server)
 command -v redis-cli >/dev/null || missing+=(redis-tools)
@@ -15,10 +23,16 @@ command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v etcd >/dev/null || missing+=(etcd-server)
 command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev) # for the race detector
+command -v java >/dev/null || missing+=(default-jre-headless)
+# ZooKeeper's server: the package zookeeper would add nothing to it but a desktop's Java.
+[ -e /usr/share/java/zookeeper.jar ] || missing+=(libzookeeper-java)
 for extra; do
 	command -v "${extra%%=*}" >/dev/null || missing+=("${extra#*=}")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+if [ ${#missing[@]} -eq 0 ]; then
+	fetch_consul
+	exit
+fi
 
 if ! command -v apt-get >/dev/null; then
 	echo "The tests need these Debian packages or their like; install them by hand: ${missing[*]}" >&2
@@ -49,3 +63,4 @@ for package in "${missing[@]}"; do
 	etcd-server) retire_service etcd ;;
 	esac
 done
+fetch_consul

@@ -19,6 +19,8 @@ type servers struct {
 var starters = map[string]func(tb testing.TB) servers{
 	"etcd":       startEtcd,
 	"redlock":    startRedlock,
+	"zookeeper":  startZooKeeper,
+	"consul":     startConsul,
 	"kubernetes": startKubernetes,
 }
 
@@ -42,6 +44,22 @@ func startRedlock(tb testing.TB) servers {
 			urls = append(urls, "redis://"+addr)
 		}
 		return "  redlock:\n    nodes: " + list(urls) + "\n    restart_delay: 0s\n"
+	}}
+}
+
+func startZooKeeper(tb testing.TB) servers {
+	tb.Helper()
+	z := harness.StartZooKeeper(tb)
+	return servers{[]string{z.Addr}, func(addrs []string) string {
+		return "  zookeeper:\n    servers: " + list(addrs) + "\n"
+	}}
+}
+
+func startConsul(tb testing.TB) servers {
+	tb.Helper()
+	c := harness.StartConsul(tb)
+	return servers{[]string{c.Addr}, func(addrs []string) string {
+		return "  consul:\n    address: http://" + addrs[0] + "\n"
 	}}
 }
 

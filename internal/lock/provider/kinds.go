@@ -4,6 +4,8 @@ package provider
 var Kinds = []Kind{
 	Etcd,
 	Redlock,
+	ZooKeeper,
+	Consul,
 	Kubernetes,
 }
 
