@@ -78,7 +78,8 @@ type kubeLocker struct {
 	sessions map[string]*kubeSession // by the name of the Lease; those that exist, or that somebody here wants
 	made     uint64                  // identities so far
 	alive    map[string]bool         // identities that somebody here believes in or asks with
-	watching error                   // why the watch is broken; nil while it isn't
+	begun    chan struct{}           // closed when the watch has been tried
+	watching error                   // why it is broken; nil while it isn't
 	warned   string                  // what was logged about it last
 	warnedAt time.Time
 }
@@ -93,7 +94,7 @@ func openKubernetes(s Settings, env Environment) (Locker, error) {
 		turn:               time.Second,
 		sessions:           map[string]*kubeSession{},
 		alive:              map[string]bool{},
-		watching:           errors.New("the watch has not begun yet"),
+		begun:              make(chan struct{}),
 	}
 	var err error
 	if k.leases, k.hangUp, err = newLeaseClient(settings); err != nil {
@@ -259,6 +260,13 @@ func (k *kubeLocker) taken(w *kubeWaiter, line []string) *coordination.Lease {
 
 // Check asks whether the proxy may do what it has to do, and makes nothing.
 func (k *kubeLocker) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, k.RequestTimeout)
+	defer cancel()
+	select {
+	case <-k.begun:
+	case <-ctx.Done():
+		return fmt.Errorf("watch Leases: %w", ctx.Err())
+	}
 	k.mu.Lock()
 	watching := k.watching
 	k.mu.Unlock()

@@ -18,8 +18,9 @@ import (
 )
 
 func (c *kubeCluster) everyRightIsNeededAndNoOther() {
-	allowed := c.open()
-	c.eventually("Check is content with the documented rights", func() bool { return allowed.Check(c.Context()) == nil })
+	if err := c.open().Check(c.Context()); err != nil {
+		c.Errorf("Check with the documented rights, as soon as the Locker is open: %v", err)
+	}
 	verbs := []any{"get", "list", "watch", "create", "update", "delete"}
 	for i, verb := range verbs {
 		name := fmt.Sprintf("without-%v", verb)

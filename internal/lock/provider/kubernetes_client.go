@@ -154,8 +154,6 @@ func kubeUnknown(err error) bool {
 
 // probe does all that a proxy has to do, with a Lease that there is not, and makes none.
 func (k *kubeLocker) probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, k.RequestTimeout)
-	defer cancel()
 	name, dry := k.Prefix+".check", []string{metav1.DryRunAll}
 	if _, err := k.leases.Get(ctx, name, metav1.GetOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err

@@ -132,7 +132,7 @@ func (c *kubeCluster) whatOthersHaveWrittenStays() {
 func (c *kubeCluster) aRenewalThatHangsIsGivenUpInTime() {
 	session := c.session("hanging")
 	network := harness.StartNetwork(c, []string{c.server.Addr})
-	h := c.acquire(c.openAt("https://"+network.Addrs()[0]), provider.Request{Session: session, Lease: 12 * time.Second})
+	h := c.acquire(c.openAt("https://"+network.Addrs()[0]), provider.Request{Session: session, Lease: 20 * time.Second})
 	network.Blackhole(true)
 	if err := h.Renew(context.Background()); err == nil || errors.Is(err, provider.ErrLost) {
 		c.Fatalf("renew in a black hole: %v", err)

@@ -53,6 +53,7 @@ func openKube(tb testing.TB, kubeconfig string, edits ...func(*provider.Kubernet
 	tb.Helper()
 	settings := provider.Kubernetes.Settings().(*provider.KubernetesSettings)
 	settings.Kubeconfig = kubeconfig
+	settings.RequestTimeout = 10 * time.Second // of a busy machine
 	for _, edit := range edits {
 		edit(settings)
 	}

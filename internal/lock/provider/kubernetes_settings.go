@@ -17,7 +17,7 @@ type KubernetesSettings struct {
 	// must be those in front of one Redis. Default fence-proxy.
 	Prefix string `yaml:"prefix"`
 	// RequestTimeout is how long the API server may take to answer, and at most a quarter of the lease; then the request is sent once more.
-	// Default 2s.
+	// Default 5s.
 	RequestTimeout time.Duration `yaml:"request_timeout"`
 	// Keep is how long a Lease that nobody holds is kept before it is deleted. Taking a session that has none takes no longer. Default 10m.
 	Keep time.Duration `yaml:"keep"`
@@ -27,7 +27,7 @@ type KubernetesSettings struct {
 }
 
 func newKubernetesSettings() Settings {
-	return &KubernetesSettings{Prefix: "fence-proxy", RequestTimeout: 2 * time.Second, Keep: 10 * time.Minute}
+	return &KubernetesSettings{Prefix: "fence-proxy", RequestTimeout: 5 * time.Second, Keep: 10 * time.Minute}
 }
 
 var kubePrefix = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$`)
@@ -40,7 +40,7 @@ func (s *KubernetesSettings) Validate() (setting, remedy string) {
 	case s.Context != "" && s.Kubeconfig == "":
 		return "context", "say in kubeconfig which file it is in"
 	case s.RequestTimeout < 10*time.Millisecond:
-		return "request_timeout", "write a time of 10ms or more, as in 2s"
+		return "request_timeout", "write a time of 10ms or more, as in 5s"
 	case s.Keep < time.Second:
 		return "keep", "write a time of 1s or more, as in 10m"
 	case s.QPS < 0:

@@ -3,9 +3,11 @@ package provider
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/url"
+	"reflect"
 	"slices"
 	"time"
 
@@ -33,6 +35,9 @@ func (k *kubeLocker) watch() {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector = selector
 			stream, err := k.leases.Watch(ctx, options)
+			if err == nil && reflect.TypeOf(stream) == reflect.TypeOf(watch.NewEmptyWatch()) {
+				stream, err = nil, io.ErrUnexpectedEOF // client-go keeps to itself that the connection broke
+			}
 			k.noteWatch(err)
 			return stream, err
 		},
@@ -65,6 +70,11 @@ func (k *kubeLocker) noteWatch(err error) {
 	}
 	k.mu.Lock()
 	k.watching = err
+	select {
+	case <-k.begun:
+	default:
+		close(k.begun)
+	}
 	news := err != nil && k.life.Err() == nil && (err.Error() != k.warned || time.Since(k.warnedAt) > time.Minute)
 	if news {
 		k.warned, k.warnedAt = err.Error(), time.Now()
