@@ -52,6 +52,22 @@ var lockProviders = []struct {
 			lease:  2 * time.Second, stop: each((*harness.Redis).Kill), start: each((*harness.Redis).Restart),
 		}
 	}},
+	{"zookeeper", func(t *testing.T) lockServers {
+		t.Helper()
+		z := harness.StartZooKeeper(t)
+		return lockServers{
+			config: fmt.Sprintf("  zookeeper:\n    servers: [%q]\n    session_timeout: 2s\n", z.Addr),
+			lease:  2 * time.Second, stop: z.Kill, start: z.Start,
+		}
+	}},
+	{"consul", func(t *testing.T) lockServers {
+		t.Helper()
+		c := harness.StartConsul(t)
+		return lockServers{
+			config: fmt.Sprintf("  consul:\n    address: http://%s\n    session_ttl: 2s\n", c.Addr),
+			lease:  4 * time.Second, stop: c.Kill, start: c.Start, // Consul ends a session up to a TTL late
+		}
+	}},
 }
 
 // keptHolds end with what the test does, or soon after their proxy is gone: some providers have the lease of the rule.
