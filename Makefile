@@ -58,7 +58,8 @@ KUBE = $(shell grep -rlE --include='*_test.go' '^//go:build.*\bkube\b' . | xargs
 .PHONY: test-kube
 test-kube: deps ## Test lock provider kubernetes on a real kube-apiserver, which is built first: 10 to 30 minutes, once
 	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
-		$(GO) test -race -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE)
+		$(GO) test -race -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE) && \
+		$(GO) test -race -tags integration,kube -run 'Elsewhere|LockProvider' -count=1 -timeout $(INTEGRATION_TIMEOUT) ./integration
 
 .PHONY: soak
 soak: deps ## Load the proxy for DURATION (10m) and see whether heap and goroutines stay flat

@@ -21,7 +21,7 @@ func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 		a, _ := connect(t, "A", one.Addr)
 		b, _ := connect(t, "B", two.Addr)
 		c, _ := connect(t, "C", two.Addr)
-		grant := a.acquires(key, "TTL", "1m")
+		grant := a.acquires(key, "TTL", "5s")
 		a.does("OK", "SET", key, "A's")
 		b.does("OK", "FENCE.DO", grant, "SET", key, "B's under A's grant")
 		b.does(int64(60000), "FENCE.RENEW", key, grant, "TTL", "1m")
@@ -41,7 +41,7 @@ func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 			t.Fatalf("B acquires: %v", reply)
 		}
 
-		a.acquires(key, "TTL", "1m")
+		a.acquires(key, "TTL", "5s")
 		c.sends("GET", key)
 		b.does(int64(1), "FENCE.BREAK", key)
 		c.hears("C's")
@@ -79,7 +79,7 @@ func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
 		b.does(nil, "GET", key)
 		b.does("OK", "SET", key, "B's")
 		a.fails("FENCED", "FENCE.RENEW", key, grant)
-		a.acquires(key, "TTL", "1m")
+		a.acquires(key, "TTL", "5s")
 		one.Kill()
 		b.does("B's", "GET", key)
 		b.does("OK", "SET", key, "B's again")
