@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,10 +29,19 @@ var lockProviders = []struct {
 		t.Helper()
 		e := harness.StartEtcd(t, 1)
 		return lockServers{
-			config: fmt.Sprintf("  etcd:\n    endpoints: [%q]\n    ttl: 2s\n    request_timeout: 500ms\n", strings.Join(e.Addrs(), `", "`)),
+			config: "  etcd:\n    endpoints: " + yamlList(e.Addrs()) + "\n    ttl: 2s\n    request_timeout: 500ms\n",
 			lease:  2 * time.Second, stop: e.Stop, start: e.Start,
 		}
 	}},
+}
+
+// yamlList writes a list of texts.
+func yamlList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = strconv.Quote(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
 // keptHolds end with what the test does, or soon after their proxy is gone: some providers have the lease of the rule.
@@ -131,7 +141,7 @@ func (p *party) adds(key, text string) bool {
 		p.t.Errorf("%s: %v", p.name, err)
 		return true
 	}
-	if isError(was, "FENCED") || isError(was, "LOCKED") {
+	if isRefusal(was) {
 		return false
 	}
 	old, _ := was.(string)
@@ -140,10 +150,15 @@ func (p *party) adds(key, text string) bool {
 	switch {
 	case err != nil:
 		p.t.Errorf("%s: %v", p.name, err)
-	case isError(got, "FENCED") || isError(got, "LOCKED"):
+	case isRefusal(got):
 		return false
 	case got != "OK":
 		p.t.Errorf("%s: %v", p.name, got)
 	}
 	return true
+}
+
+// isRefusal reports whether a reply says that nothing was written.
+func isRefusal(reply any) bool {
+	return isError(reply, "FENCED") || isError(reply, "LOCKED") || isError(reply, "FENCEDOWN")
 }
