@@ -48,11 +48,11 @@ func yamlList(texts []string) string {
 var keptHolds = []string{"wait: 20s", "lease: 2s", "max_hold: 10m", "idle: 10m"}
 
 // eachProvider runs a test with each lock provider.
-func eachProvider(t *testing.T, test func(t *testing.T, e *elsewhere)) {
+func eachProvider(t *testing.T, test func(e *elsewhere)) {
 	t.Helper()
 	for _, p := range lockProviders {
 		t.Run(p.name, func(t *testing.T) {
-			test(t, &elsewhere{t: t, name: p.name, lockServers: p.start(t), redis: harness.StartRedis(t)})
+			test(&elsewhere{t: t, name: p.name, lockServers: p.start(t), redis: harness.StartRedis(t)})
 		})
 	}
 }
@@ -101,7 +101,8 @@ func TestNoUpdateIsLostWithLocksElsewhere(t *testing.T) {
 	const owners, rounds = 8, 10
 	for _, mode := range []string{"lock", "fence", "auto"} {
 		t.Run(mode, func(t *testing.T) {
-			eachProvider(t, func(t *testing.T, e *elsewhere) {
+			eachProvider(t, func(e *elsewhere) {
+				t := e.t
 				proxies := []*harness.Proxy{
 					e.proxy("one", "mode: "+mode, "wait: 20s"), e.proxy("two", "mode: "+mode, "wait: 20s"),
 				}
