@@ -33,6 +33,26 @@ var lockProviders = []struct {
 			lease:  2 * time.Second, stop: e.Stop, start: e.Start,
 		}
 	}},
+	{"redlock", func(t *testing.T) lockServers {
+		t.Helper()
+		var nodes []*harness.Redis
+		var urls []string
+		for range 3 {
+			r := harness.StartRedis(t, harness.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
+			nodes, urls = append(nodes, r), append(urls, r.URL())
+		}
+		each := func(do func(*harness.Redis)) func() {
+			return func() {
+				for _, n := range nodes {
+					do(n)
+				}
+			}
+		}
+		return lockServers{
+			config: "  redlock:\n    nodes: " + yamlList(urls) + "\n    restart_delay: 0s\n", // they forget nothing
+			lease:  2 * time.Second, stop: each(func(r *harness.Redis) { r.Kill() }), start: each((*harness.Redis).Restart),
+		}
+	}},
 }
 
 // yamlList writes a list of texts.
