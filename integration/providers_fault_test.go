@@ -21,7 +21,8 @@ import (
 func TestTheStoreRefusesAHolderThatTheLockProviderGaveUp(t *testing.T) {
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprintf("its successor has written: %v", written), func(t *testing.T) {
-			eachProvider(t, func(t *testing.T, e *elsewhere) {
+			eachProvider(t, func(e *elsewhere) {
+				t := e.t
 				const key = "ctx:s"
 				far := harness.StartRelay(t, e.redis.Addr)
 				near := harness.StartRelay(t, far.Addr, harness.WithCapture())
@@ -67,7 +68,8 @@ func carries(r *harness.Relay, text string) bool {
 
 // Cases 17 and 41.
 func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		proxyB := e.proxy("B's", keptHolds...)
 		b, _ := connect(t, "B", proxyB.Addr)
@@ -97,7 +99,8 @@ func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
 }
 
 func TestWhileTheLockProviderIsDownNothingIsWritten(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		proxy := e.proxy("proxy", "wait: 20s")
 		a, _ := connect(t, "A", proxy.Addr)
@@ -128,7 +131,8 @@ func TestWhileTheLockProviderIsDownNothingIsWritten(t *testing.T) {
 }
 
 func TestAProxyStartsBeforeItsLockProvider(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		e.stop()
 		proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: e.redis, Admin: true, ConfigYAML: e.locks() + guarding("wait: 500ms")})
 		a, _ := connect(t, "A", proxy.Addr)
@@ -145,7 +149,8 @@ func TestAProxyStartsBeforeItsLockProvider(t *testing.T) {
 
 // What is written unguarded makes stale what was read before.
 func TestWhileTheLockProviderIsDownCommandsMayPass(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		e.also = "  on_provider_down: pass\n"
 		proxy := e.proxy("proxy", append([]string{"mode: fence"}, keptHolds...)...)
@@ -220,7 +225,8 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 			})
 		}, server)
 	})
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		test(t, func(name, also string) *harness.Proxy {
 			e.also = also
 			return e.proxy(name, keptHolds...)
@@ -230,7 +236,8 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 
 // The way there and back. Those who have read before are refused, whichever proxy they use.
 func TestALockProviderIsChangedWhileClientsAreServed(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		options := append([]string{"mode: fence"}, keptHolds...)
 		configuration := func(locks string) string {

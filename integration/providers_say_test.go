@@ -15,7 +15,8 @@ import (
 
 // What is acquired over one proxy is renewed, used and ended over another.
 func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		one, two := e.proxy("one", keptHolds...), e.proxy("two", keptHolds...)
 		a, _ := connect(t, "A", one.Addr)
@@ -69,7 +70,8 @@ func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 }
 
 func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		const key = "ctx:s"
 		one, two := e.proxy("one", keptHolds...), e.proxy("two", keptHolds...)
 		a, _ := connect(t, "A", one.Addr)
@@ -87,7 +89,8 @@ func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
 }
 
 func TestExecHoldsItsSessionElsewhere(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		dir := t.TempDir()
 		config := filepath.Join(dir, "config.yaml")
 		if err := os.WriteFile(config, []byte(fmt.Sprintf("upstream:\n  url: %q\n", e.redis.URL())+e.locks()+"rules: []\n"), 0o600); err != nil {
@@ -130,7 +133,8 @@ func TestExecHoldsItsSessionElsewhere(t *testing.T) {
 func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
 	for _, mode := range []string{"lock", "fence"} {
 		t.Run(mode, func(t *testing.T) {
-			eachProvider(t, func(t *testing.T, e *elsewhere) {
+			eachProvider(t, func(e *elsewhere) {
+				t := e.t
 				proxy, other := e.proxy("one", append([]string{"mode: " + mode}, keptHolds...)...), e.proxy("two", append([]string{"mode: " + mode}, keptHolds...)...)
 				a, _ := connect(t, "A", proxy.Addr)
 				b, _ := connect(t, "B", other.Addr)
@@ -187,7 +191,8 @@ func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
 }
 
 func TestClientsThatWaitForEachOtherElsewhereAreUntangled(t *testing.T) {
-	eachProvider(t, func(t *testing.T, e *elsewhere) {
+	eachProvider(t, func(e *elsewhere) {
+		t := e.t
 		options := append([]string{"wait: 60s"}, keptHolds[1:]...)
 		one, two := e.proxy("one", options...), e.proxy("two", options...)
 		a, _ := connect(t, "A", one.Addr)

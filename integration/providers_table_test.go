@@ -26,7 +26,7 @@ var lockProviders = []lockProvider{
 		var nodes []*harness.Redis
 		var urls []string
 		for range 3 {
-			node := harness.StartRedis(t, harness.WithArgs("--appendonly", "yes"))
+			node := harness.StartRedis(t, harness.WithArgs("--appendonly", "yes", "--appendfsync", "always"))
 			nodes, urls = append(nodes, node), append(urls, fmt.Sprintf("%q", node.URL()))
 		}
 		each := func(do func(*harness.Redis)) func() {

@@ -29,11 +29,11 @@ type lockProvider struct {
 var keptHolds = []string{"wait: 20s", "lease: 2s", "max_hold: 10m", "idle: 10m"}
 
 // eachProvider runs a test with each lock provider.
-func eachProvider(t *testing.T, test func(t *testing.T, e *elsewhere)) {
+func eachProvider(t *testing.T, test func(e *elsewhere)) {
 	t.Helper()
 	for _, p := range lockProviders {
 		t.Run(p.name, func(t *testing.T) {
-			test(t, &elsewhere{t: t, name: p.name, lockServers: p.start(t), redis: harness.StartRedis(t)})
+			test(&elsewhere{t: t, name: p.name, lockServers: p.start(t), redis: harness.StartRedis(t)})
 		})
 	}
 }
@@ -82,7 +82,8 @@ func TestNoUpdateIsLostWithLocksElsewhere(t *testing.T) {
 	const owners, rounds = 8, 10
 	for _, mode := range []string{"lock", "fence", "auto"} {
 		t.Run(mode, func(t *testing.T) {
-			eachProvider(t, func(t *testing.T, e *elsewhere) {
+			eachProvider(t, func(e *elsewhere) {
+				t := e.t
 				proxies := []*harness.Proxy{
 					e.proxy("one", "mode: "+mode, "wait: 20s"), e.proxy("two", "mode: "+mode, "wait: 20s"),
 				}
@@ -122,7 +123,7 @@ func (p *party) adds(key, text string) bool {
 		p.t.Errorf("%s: %v", p.name, err)
 		return true
 	}
-	if isError(was, "FENCED") || isError(was, "LOCKED") {
+	if isRefusal(was) {
 		return false
 	}
 	old, _ := was.(string)
@@ -131,10 +132,15 @@ func (p *party) adds(key, text string) bool {
 	switch {
 	case err != nil:
 		p.t.Errorf("%s: %v", p.name, err)
-	case isError(got, "FENCED") || isError(got, "LOCKED"):
+	case isRefusal(got):
 		return false
 	case got != "OK":
 		p.t.Errorf("%s: %v", p.name, got)
 	}
 	return true
+}
+
+// isRefusal reports whether a reply says that nothing was written.
+func isRefusal(reply any) bool {
+	return isError(reply, "FENCED") || isError(reply, "LOCKED") || isError(reply, "FENCEDOWN")
 }

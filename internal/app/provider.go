@@ -62,12 +62,12 @@ func (p *Proxy) tendAgent() (stop func()) {
 
 // agentIs takes in that the agent is healthy (nil), or why it is not.
 func (p *Proxy) agentIs(why error) {
-	p.metrics.AgentHealthy(why == nil)
 	if why == nil {
-		p.log.Info("the agent is healthy: sessions can be acquired")
 		p.locks.Resume()
-		return
+		p.log.Info("the agent is healthy: sessions can be acquired")
+	} else {
+		p.locks.Suspend(why)
+		p.log.Error("the agent is not healthy: its holds are released, and nothing is acquired until it is", "error", why)
 	}
-	p.log.Error("the agent is not healthy: its holds are released, and nothing is acquired until it is", "error", why)
-	p.locks.Suspend(why)
+	p.metrics.AgentHealthy(why == nil)
 }

@@ -28,6 +28,13 @@ func (m *Manager) Apart(db int, terms *rule.Rule, session []byte, id tokenstore.
 	}
 }
 
+// Outlast bounds how long the hold outlives its proxy at a lock provider elsewhere: it may be shorter than it was asked for, since
+// the proxy renews it.
+func (s *Sequence) Outlast(most time.Duration) *Sequence {
+	s.outlasts = most
+	return s
+}
+
 // IsApart reports whether the sequence belongs to no owner.
 func (s *Sequence) IsApart() bool { return s.apart }
 

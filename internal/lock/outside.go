@@ -161,9 +161,13 @@ func (s *Sequence) request() provider.Request {
 	if s.Claim.Name != "" {
 		holder = s.Claim.Name + ", " + holder
 	}
+	lease := min(s.Claim.Lease, longestLease)
+	if s.outlasts > 0 {
+		lease = min(lease, s.outlasts)
+	}
 	return provider.Request{
 		Session: strconv.Itoa(s.Record.DB) + ":" + s.Record.Rule + ":" + s.Record.Session,
-		Holder:  oneLine(holder), Lease: min(s.Claim.Lease, longestLease), Above: s.above,
+		Holder:  oneLine(holder), Lease: lease, Above: s.above,
 	}
 }
 

@@ -74,6 +74,8 @@ type Sequence struct {
 	above uint64        // the provider's grants have to be above it
 	tries int           // grants in a row that were not
 
+	outlasts time.Duration // of a grant apart: how long it outlives its proxy at the lock provider elsewhere, at most
+
 	apart   bool             // nobody's: see Apart
 	orphan  bool             // its connection has closed; under the group's mutex
 	dropped bool             // no longer the owner's: see Anew

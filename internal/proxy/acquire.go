@@ -70,7 +70,7 @@ func (c *client) acquire(args [][]byte) error {
 	if err := c.putDown(sub); err != nil {
 		return err
 	}
-	s := c.srv.locks.Apart(c.state.db, &terms, []byte(sub.record.Session), c.identity(), 0)
+	s := c.srv.locks.Apart(c.state.db, &terms, []byte(sub.record.Session), c.identity(), 0).Outlast(sub.rule.Lease)
 	b, err := c.waitFor(s)
 	if err != nil {
 		return err
