@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,6 +41,9 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 			return nil
 		}
 		return err
+	}
+	if err := c.within(&p); err != nil {
+		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
 	for {
@@ -131,6 +136,31 @@ func (c *client) prove(b body) (refusal []byte, err error) {
 	}
 	c.state.proved = true
 	return nil, nil
+}
+
+// within leaves out the sessions of databases that the server does not have: it refuses what would reach into them. The
+// error is its refusal to a user who may not SELECT, as what is about the other sessions needs.
+func (c *client) within(p *plan) error {
+	for i := len(p.parts) - 1; i >= 0; i-- {
+		db := p.parts[i].sequence.Record.DB
+		if db == c.state.db {
+			continue
+		}
+		x := c.exchange
+		x.Reset(2, -1, false, nil)
+		there := resp.AppendCommandStrings(nil, "SELECT", strconv.Itoa(db))
+		if err := c.roundTrip(x, append(there, resp.AppendCommandStrings(nil, "SELECT", strconv.Itoa(c.state.db))...)); err != nil {
+			return err
+		}
+		switch f := x.Frame(0); {
+		case !isError(f):
+		case bytes.HasPrefix(f, []byte("-NOPERM ")):
+			return replyError(f)
+		default:
+			p.parts = slices.Delete(p.parts, i, i+1)
+		}
+	}
+	return nil
 }
 
 // turn waits for the client's turn on a sequence: other connections of the same owner may be

@@ -70,6 +70,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		return p, err
 	}
 	look, guarded, first := isLook(cmd, args), false, -1
+	other := c.otherDB(cmd, args)
 	for i, key := range keys {
 		if key.Index >= len(args) {
 			continue
@@ -80,10 +81,17 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		}
 		writes := key.Access == command.Write && !look
 		p.writes = p.writes || writes
-		if c.place(&p, name, writes) {
+		db := c.state.db
+		if other >= 0 && i > 0 { // what COPY makes
+			db = other
+		}
+		if c.place(&p, db, name, writes) {
 			guarded = guarded || writes
 		} else if first < 0 {
 			first = i
+		}
+		if other >= 0 && cmd.Name == "move" {
+			guarded = c.place(&p, other, name, writes) || guarded
 		}
 	}
 	if c.doing > 0 && len(p.parts) == 0 && first >= 0 { // then the first key's session is the one that is meant
@@ -161,7 +169,8 @@ func (p *plan) insert(q part) (at int) {
 // place is where a session is in the order of locking, or would be.
 func (p *plan) place(s *lock.Sequence, birth int) int {
 	at, _ := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
-		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
+		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]),
+			cmp.Compare(q.sequence.Record.DB, s.Record.DB))
 	})
 	return at
 }
@@ -199,17 +208,17 @@ func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	switch {
 	case c.state.multi && c.tx.passed:
 		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY or TRACKING", heldMost>>20))
-	case c.otherDB(cmd, args):
-		return deny("reaches into another database, where its session can't be fenced from here")
+	case c.doing > 0 && c.otherDB(cmd, args) >= 0:
+		return deny("reaches into another database, for which the grant is not")
 	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:
 		return deny("blocks in a way that the proxy does not know: it can't be guarded")
 	}
 	return nil
 }
 
-// otherDB reports whether a call writes to a database that is not the connection's. One that is no number, Redis
-// refuses.
-func (c *client) otherDB(cmd *command.Command, args [][]byte) bool {
+// otherDB returns the database that a call writes to if it is not the connection's, else -1. One that is no number,
+// Redis refuses.
+func (c *client) otherDB(cmd *command.Command, args [][]byte) int {
 	at := 0
 	switch cmd.Name {
 	case "move":
@@ -223,10 +232,13 @@ func (c *client) otherDB(cmd *command.Command, args [][]byte) bool {
 		}
 	}
 	if at == 0 || at >= len(args) {
-		return false
+		return -1
 	}
 	db, err := strconv.Atoi(string(args[at]))
-	return err == nil && db != c.state.db
+	if err != nil || db == c.state.db {
+		return -1
+	}
+	return max(db, -1)
 }
 
 // unknown judges a command that the upstream's table does not have: Redis may still know it, so

@@ -146,17 +146,17 @@ func (c *client) tokenFor(s *lock.Sequence, write lock.Write, sent time.Time) (l
 // connection, the block needs no check.
 func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	w, x := &c.commit, c.exchange
-	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant)
+	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant) || len(p.parts) == 0
 	var caching []byte
 	if up == c.up {
 		caching = c.armed
 	}
-	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, caching, b.raw, b.count, stands)
+	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], c.state.db, w.parts, caching, b.raw, b.count, stands)
 	c.unwatched(up)
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
 	switch {
 	case b.tx != nil:
-		if x.Whole, x.Tail = !b.lists, len(p.parts); b.lists {
+		if x.Whole, x.Tail = !b.lists, w.block.Tail; b.lists {
 			x.Stream = -1
 		}
 		b.hears(c, w.block.Command)
