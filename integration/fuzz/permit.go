@@ -14,7 +14,7 @@ type permitted struct {
 	refused []bool   // the steps that Redis has to refuse too
 }
 
-// permit reads the proxy's replies. A transaction in which a command was refused goes as a whole,
+// permit reads the proxy's replies. A transaction that was refused, or in which a command was refused goes as a whole,
 // and ends the client's WATCH as its EXEC would have. counts are those of the exceptions met.
 func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 	p := &permitted{script: Script{Delivery: s.Delivery, Tail: s.Tail, cuts: s.cuts}}
@@ -41,6 +41,18 @@ func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 			if !was {
 				continue
 			}
+		case bytes.HasPrefix(reply, []byte("-FENCED ")):
+			d := denial{step, strings.TrimSpace(string(reply))}
+			at := fitting(d)
+			if at < 0 {
+				return p, fmt.Errorf("%v is stale, and nobody else was there: %s", step, d.message)
+			}
+			counts[at]++
+			if was { // an EXEC, of which nothing was applied
+				p.cut(begin)
+				p.add(Step{Args: []string{"UNWATCH"}}, nil, false)
+			}
+			continue
 		case was && !q.open && denied:
 			if step.Command.Name == "exec" && !bytes.HasPrefix(reply, []byte("-EXECABORT ")) {
 				return p, fmt.Errorf("a command of the transaction was refused, and EXEC says %q", reply)

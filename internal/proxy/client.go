@@ -62,8 +62,9 @@ type client struct {
 	blocks   bool              // its upstream connection waits at the store
 	blocking bool              // a command that may block was passed, and may not have been answered
 	tx       transaction
-	aside    *aside // the client's second upstream connection, nil until it is needed
-	joined   bool   // it has a part in sequences of the proxy's owner or a group's
+	patterns patterns // by which it has read
+	aside    *aside   // the client's second upstream connection, nil until it is needed
+	joined   bool     // it has a part in sequences of the proxy's owner or a group's
 	groups   map[rule.ClientBy]*group
 	regroup  bool   // what tells its group has changed
 	silent   bool   // it does not hear of the present command (quiet.go)
@@ -220,9 +221,10 @@ func (c *client) handle(req resp.Request) error {
 		return c.refuseStranded(p)
 	case c.holding():
 		return c.enqueue(cmd, p, req, err)
-	case c.state.replica && (err != nil || len(p.parts) > 0):
+	case c.state.replica && (err != nil || len(p.parts)+len(p.reached) > 0):
 		return errReplica
-	case err == nil && len(p.parts) == 0:
+	case err == nil && len(p.parts) == 0 && (len(p.reached) == 0 || c.state.multi):
+		c.readBy(p.reached)
 		return c.pass(cmd, req)
 	}
 	if refused, err := c.refusedByRedis(cmd, req); refused || err != nil {
@@ -231,6 +233,9 @@ func (c *client) handle(req resp.Request) error {
 	if err != nil {
 		c.state.refused = c.state.multi
 		return c.refuse(err)
+	}
+	if len(p.parts) == 0 {
+		return c.passPatterns(p, req)
 	}
 	return c.guard(cmd, p, req)
 }

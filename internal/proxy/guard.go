@@ -74,8 +74,10 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		c.reading = p.parts
 		c.reads()
 	}
+	c.readBy(p.reached)
 	err := run(p, b, start)
 	c.reading = nil
+	c.readBy(p.reached)
 	if err != nil {
 		giveUp(p.parts)
 		if c.unfenced(p, b, err) {

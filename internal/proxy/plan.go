@@ -23,6 +23,8 @@ type part struct {
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
+
+	unnamed []uint64 // of the keys it writes, those that its owner may have read by a pattern (patterns.go)
 }
 
 // plan is what a command means to the guard.
@@ -35,6 +37,8 @@ type plan struct {
 	atomic bool
 	reads  bool // besides: it is a write whose reply the client goes on from
 	looks  bool // the client is among the readers of one of its rules
+
+	reached []reach // what it reads by patterns
 }
 
 // hashSeed makes key and command hashes; they never leave the process.
@@ -54,12 +58,17 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	if c.keys = keys; cap(keys) > keepLen {
 		c.keys = nil
 	}
-	if !complete && c.mentions(args) {
+	reached, told, err := c.reaches(cmd, args)
+	if err != nil {
+		return p, err
+	}
+	p.reached = reached
+	if !complete && !told && c.mentions(args) {
 		asked, err := c.srv.commands.keys(args)
 		switch {
 		case err == nil:
 			keys = asked
-		case cmd.Derives(args):
+		case cmd.Derives():
 			return p, &deniedError{fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
 		default: // it is malformed, or newer than this proxy: whatever may be a key counts as one
 			keys = c.mentioned(keys[:0], args)
@@ -135,17 +144,18 @@ func (p *plan) read() {
 	}
 }
 
-// add notes a key of a sequence, once for each session; sessions are kept sorted.
-func (p *plan) add(s *lock.Sequence, key []byte, birth int) {
+// add notes a key of a sequence, once for each session; sessions are kept sorted. The part is p's, until the next call.
+func (p *plan) add(s *lock.Sequence, key []byte, birth int) *part {
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
 	if !found {
-		p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
-		return
+		at = p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
 	}
-	if q := &p.parts[at]; q.keys[len(q.keys)-1] != hash {
+	q := &p.parts[at]
+	if q.keys[len(q.keys)-1] != hash {
 		q.keys = append(q.keys, hash)
 	}
+	return q
 }
 
 // find returns where a session is among the parts.

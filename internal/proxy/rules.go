@@ -181,7 +181,11 @@ func (c *client) place(p *plan, db int, key []byte, writes bool) (guarded bool) 
 		}
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	p.add(c.ownerOf(r).Sequence(db, r, c.session).Under(r, writes), key, p.rules.births[r])
+	s := c.ownerOf(r).Sequence(db, r, c.session).Under(r, writes)
+	q := p.add(s, key, p.rules.births[r])
+	if writes {
+		c.unnamed(q, key)
+	}
 	return true
 }
 

@@ -178,10 +178,14 @@ func (tx *transaction) add(p plan, cmd *command.Command, req resp.Request) {
 // carried out as a write is: once, and only when it is granted.
 func (tx *transaction) note(p plan, cmd *command.Command, req resp.Request, index int) {
 	tx.plan.aged = tx.plan.aged || p.aged
+	tx.plan.reached = append(tx.plan.reached, p.reached...)
 	for _, q := range p.parts {
 		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
 		tx.touches = append(tx.touches, touch{q.sequence, index, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
 		tx.plan.touch(q.sequence, q.birth, writes, p.atomic, keys)
+		if !p.atomic {
+			tx.plan.leaveUnnamed(q)
+		}
 	}
 	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
 }
@@ -228,6 +232,13 @@ func (p *plan) touch(s *lock.Sequence, birth int, writes, atomic bool, keys []ui
 		if !slices.Contains(q.keys, key) {
 			q.keys = append(q.keys, key)
 		}
+	}
+}
+
+// leaveUnnamed takes over which of a command's keys may have been read by patterns.
+func (p *plan) leaveUnnamed(q part) {
+	if at, found := p.find(q.sequence); found {
+		p.parts[at].unnamed = append(p.parts[at].unnamed, q.unnamed...)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 	w.parts, w.writes, w.blind = w.parts[:0], w.writes[:0], w.blind[:0]
 	for i := range p.parts {
 		q := &p.parts[i]
-		write := lock.Write{Keys: q.keys, Atomic: p.atomic || q.atomic}
+		write := lock.Write{Keys: q.keys, Unnamed: q.unnamed, Atomic: p.atomic || q.atomic}
 		ask := c.presentOwn
 		if c.srv.locks.Outside() {
 			ask = c.presentGiven
@@ -120,7 +120,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 // presentOwn is what the i-th session of a write presents where the store itself grants.
 func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start time.Time) (token lock.Token, passed bool, err error) {
 	q := &p.parts[i]
-	token, err = c.tokenFor(q.sequence, write, sent)
+	token, err = c.beforeWrite(q, &write, sent)
 	if err != nil || !b.watches(c) || q.sequence.State() == lock.Held || token.Grant > 0 && !token.OrBlind {
 		return token, false, err
 	}
@@ -129,17 +129,8 @@ func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start
 		return token, false, err
 	}
 	q.taken = true
-	token, err = c.tokenFor(q.sequence, write, sent)
+	token, err = c.beforeWrite(q, &write, sent)
 	return token, false, err
-}
-
-// tokenFor asks a sequence which token a write presents.
-func (c *client) tokenFor(s *lock.Sequence, write lock.Write, sent time.Time) (lock.Token, error) {
-	token, err := s.BeforeWrite(context.Background(), write, sent)
-	for c.lookedOn(s, err) { // each time less is stale
-		token, err = s.BeforeWrite(context.Background(), write, sent)
-	}
-	return token, err
 }
 
 // sendWrite sends the block of a write and waits for its replies. Where the fence stands on the
