@@ -88,7 +88,7 @@ func TestAMalformedCallWaitsForTheHolderOfWhatItNames(t *testing.T) {
 	client.fails("LOCKED", "LMPOP", "5", "ctx:a", "LEFT")
 	client.fails("LOCKED", "ZUNIONSTORE", "ctx:z", "2", "ctx:a")
 	client.fails("FENCEDENIED", "ZUNION", "9", "fence-proxy:{ctx:ctx:a}:h")
-	client.fails("FENCEDENIED", "NONSENSE", "ctx:a")
+	client.fails("ERR unknown command", "NONSENSE", "ctx:a")
 	client.fails("LOCKED", "SORT", "ctx:a", "BY", "w_*", "NEWER")
 	holder.does("OK", "SET", "ctx:a", "mine")
 	client.fails("ERR", "LMPOP", "5", "ctx:a", "LEFT")

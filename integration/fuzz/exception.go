@@ -14,8 +14,6 @@ type denial struct {
 type exception struct {
 	name, reason string
 	fits         func(d denial) bool
-	// refused: Redis has to refuse the call too, if in other words.
-	refused bool
 }
 
 // exceptions is the whole list. What is not refused any more is to be deleted here.
@@ -31,10 +29,6 @@ var exceptions = []exception{
 	{
 		name: "written after a SORT by pattern", reason: "whether the value is still the one that was read can't be told",
 		fits: func(d denial) bool { return strings.Contains(d.message, "may have read the key by a pattern") },
-	},
-	{
-		name: "unknown command", reason: "a word of it may be a key", refused: true,
-		fits: func(d denial) bool { return d.step.Command == nil },
 	},
 }
 

@@ -231,8 +231,7 @@ func (c *client) handle(req resp.Request) error {
 		return err
 	}
 	if err != nil {
-		c.state.refused = c.state.multi
-		return c.refuse(err)
+		return c.deny(req, err)
 	}
 	if len(p.parts) == 0 {
 		return c.passPatterns(p, req)

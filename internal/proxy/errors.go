@@ -16,7 +16,10 @@ import (
 var errUnproved = errors.New("the client's user may not WATCH, MULTI or EXEC, which the fence needs")
 
 // deniedError refuses a command that cannot be guarded, or a reserved key.
-type deniedError struct{ reason string }
+type deniedError struct {
+	reason  string
+	unknown bool // since the upstream's table does not have the command
+}
 
 func (e *deniedError) Error() string { return e.reason }
 

@@ -40,7 +40,7 @@ func (c *client) once(args [][]byte) error {
 		return err
 	}
 	if why := notOnce(cmd, inner); why != "" {
-		return &deniedError{cmd.Name + " " + onceRefused + why}
+		return &deniedError{reason: cmd.Name + " " + onceRefused + why}
 	}
 	p, err := c.plan(cmd, inner)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *client) once(args [][]byte) error {
 	}
 	key, ok := c.firstKey(cmd, inner)
 	if !ok {
-		return &deniedError{cmd.Name + " " + onceRefused + "it touches no key"}
+		return &deniedError{reason: cmd.Name + " " + onceRefused + "it touches no key"}
 	}
 	sub, err := c.subjectOf(key)
 	if err != nil {

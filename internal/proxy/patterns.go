@@ -24,8 +24,9 @@ import (
 const (
 	// maxPatterns bounds the patterns that are remembered of an owner. With more of them, any key may have been read.
 	maxPatterns = 64
-	// maxTold bounds the keys whose writes were refused once. With more of them, further ones are refused each time.
-	maxTold = 4096
+	// maxTold bounds the keys of which it is remembered that their write was refused. With more of them, all may be refused
+	// once more.
+	maxTold = 16384
 )
 
 // pattern is what begins and ends the keys that were read by it.
@@ -43,15 +44,17 @@ type reach struct {
 
 // patterns are those by which an owner has read. They are safe for concurrent use.
 type patterns struct {
-	some atomic.Bool // nothing is locked for those who never SORT
-	mu   sync.Mutex
-	list []patternRead
+	some  atomic.Bool // nothing is locked for those who never SORT
+	mu    sync.Mutex
+	list  []patternRead
+	count uint64            // of reads so far
+	told  map[uint64]uint64 // keys of which the owner has been told, and after how many reads
 }
 
 type patternRead struct {
 	pattern
-	until time.Time
-	told  map[uint64]struct{} // keys of which the owner has been told
+	until  time.Time
+	number uint64 // of the read
 }
 
 // read remembers a read by a pattern.
@@ -62,7 +65,8 @@ func (s *patterns) read(p pattern, until, now time.Time) {
 	if len(s.list) == maxPatterns {
 		p, s.list = pattern{}, s.list[:0]
 	}
-	s.list = append(s.list, patternRead{pattern: p, until: until})
+	s.count++
+	s.list = append(s.list, patternRead{p, until, s.count})
 	s.some.Store(true)
 }
 
@@ -75,7 +79,7 @@ func (s *patterns) has(key []byte, hash uint64, now time.Time) bool {
 	defer s.mu.Unlock()
 	for i := range s.list {
 		r := &s.list[i]
-		if _, told := r.told[hash]; !told && now.Before(r.until) && r.fits(key) {
+		if now.Before(r.until) && r.fits(key) && s.told[hash] < r.number {
 			return true
 		}
 	}
@@ -86,15 +90,10 @@ func (s *patterns) has(key []byte, hash uint64, now time.Time) bool {
 func (s *patterns) tell(hash uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.list {
-		r := &s.list[i]
-		if r.told == nil {
-			r.told = map[uint64]struct{}{}
-		}
-		if len(r.told) < maxTold {
-			r.told[hash] = struct{}{}
-		}
+	if s.told == nil || len(s.told) == maxTold {
+		s.told = map[uint64]uint64{}
 	}
+	s.told[hash] = s.count
 }
 
 // reaches returns a call's patterns that may read guarded keys. The error is a *deniedError: one names reserved keys.

@@ -69,7 +69,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		case err == nil:
 			keys = asked
 		case cmd.Derives():
-			return p, &deniedError{fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
+			return p, &deniedError{reason: fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
 		default: // it is malformed, or newer than this proxy: whatever may be a key counts as one
 			keys = c.mentioned(keys[:0], args)
 			c.keys = keys
@@ -213,7 +213,7 @@ func (c *client) granted(key []byte) *lock.Sequence {
 func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	where := p.parts[0].sequence.Record
 	deny := func(why string) error {
-		return &deniedError{fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
+		return &deniedError{reason: fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
 	}
 	switch {
 	case c.state.multi && c.tx.passed:
@@ -260,7 +260,10 @@ func (c *client) unknown(args [][]byte) error {
 		}
 	}
 	if c.mentions(args) {
-		return &deniedError{fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0]))}
+		return &deniedError{
+			reason:  fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0])),
+			unknown: true,
+		}
 	}
 	return nil
 }
@@ -283,7 +286,7 @@ func (c *client) mentions(args [][]byte) bool {
 }
 
 func reserved(key []byte) error {
-	return &deniedError{fmt.Sprintf("the key %q is reserved for fence records", clip(key))}
+	return &deniedError{reason: fmt.Sprintf("the key %q is reserved for fence records", clip(key))}
 }
 
 // clip keeps names in messages short.

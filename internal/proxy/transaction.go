@@ -112,7 +112,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if tx.plan.looksOn() {
 			return c.passUnobserved(cmd, req)
 		}
-		denied = &deniedError{tx.plan.sessions() + ": a transaction that is guarded can't have " + name + " in it"}
+		denied = &deniedError{reason: tx.plan.sessions() + ": a transaction that is guarded can't have " + name + " in it"}
 	}
 	if denied == nil && (tx.guarded() || len(p.parts) > 0) {
 		denied = c.fits(p, req, selected)
@@ -124,8 +124,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if begun, err := c.tried(); !begun || err != nil {
 			return c.alone(req, err)
 		}
-		c.state.refused = true
-		return c.refuse(denied)
+		return c.deny(req, denied)
 	}
 	if name == "select" {
 		c.state.selects(database(req.Args), c.state.queued)
@@ -160,9 +159,9 @@ func (c *client) fits(p plan, req resp.Request, selected int) error {
 	}
 	switch {
 	case selected >= 0 && selected != c.state.db:
-		return &deniedError{where.sessions() + ": a transaction that is guarded can't reach into another database by SELECT"}
+		return &deniedError{reason: where.sessions() + ": a transaction that is guarded can't reach into another database by SELECT"}
 	case len(c.tx.raw)+len(req.Raw) > heldMost:
-		return &deniedError{where.sessions() + ": a transaction that is guarded can't have more than " + strconv.Itoa(heldMost>>20) + " MiB"}
+		return &deniedError{reason: where.sessions() + ": a transaction that is guarded can't have more than " + strconv.Itoa(heldMost>>20) + " MiB"}
 	}
 	return nil
 }
