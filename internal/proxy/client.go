@@ -63,8 +63,9 @@ type client struct {
 	blocking bool              // a command that may block was passed, and may not have been answered
 	tx       transaction
 	patterns patterns // by which it has read
-	aside    *aside   // the client's second upstream connection, nil until it is needed
-	joined   bool     // it has a part in sequences of the proxy's owner or a group's
+	behind   unheard
+	aside    *aside // the client's second upstream connection, nil until it is needed
+	joined   bool   // it has a part in sequences of the proxy's owner or a group's
 	groups   map[rule.ClientBy]*group
 	regroup  bool   // what tells its group has changed
 	silent   bool   // it does not hear of the present command (quiet.go)
@@ -297,6 +298,7 @@ func (c *client) broken(err error) error {
 // refuse answers a command with an error line.
 func (c *client) refuse(err error) error {
 	c.logRefusal(err)
+	c.behind.refused(c, err)
 	return c.local(errorLine(err, time.Now()))
 }
 

@@ -117,6 +117,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "another task of the same owner read the key before its last write, and this write can't be told from that task's"
 	case lock.ReasonUnnamed:
 		why, then = "a SORT of the same owner may have read the key by a pattern, where no fence covers it", "Read the key by itself, then write."
+	case lock.ReasonUnheard:
+		why = "a command before this one was refused, and this one was sent before that could be heard"
 	case lock.ReasonUpstream:
 		why = "the connection to the upstream Redis broke since the session was read"
 	case lock.ReasonRevised:

@@ -174,6 +174,11 @@ func (c *client) unnamed(q *part, key []byte) {
 
 // beforeWrite asks a sequence which token a write is to present.
 func (c *client) beforeWrite(q *part, w *lock.Write, sent time.Time) (lock.Token, error) {
+	if !w.Atomic && !q.reading {
+		if err := c.behind.of(c, q.sequence); err != nil {
+			return lock.Token{}, err
+		}
+	}
 	for {
 		token, err := q.sequence.BeforeWrite(context.Background(), *w, sent)
 		var fenced *lock.FencedError
