@@ -22,9 +22,9 @@ type body struct {
 	raw   []byte // as it came
 	count int    // how many commands
 	tx    *transaction
-	now   bool // a try: it waits for no holder, and a nil is no answer (blocking.go)
-	once  *tokenstore.Once
-	lists bool // its reply lists keys, and is kept for the reserved ones to be left out
+	now   bool    // a try: it waits for no holder, and a nil is no answer (blocking.go)
+	once  *spoken // it is to be carried out once: how its reply is said
+	lists bool    // its reply lists keys, and is kept for the reserved ones to be left out
 }
 
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.

@@ -319,7 +319,7 @@ func (c *client) answeredBy(b body, reply []byte) error {
 	case b.lists:
 		return c.listed(b)
 	case b.once != nil:
-		return c.onceReply(reply)
+		return c.onceReply(reply, *b.once)
 	case !b.now:
 		return nil // it was streamed
 	case isNil(reply):
