@@ -33,9 +33,9 @@ type stage struct {
 	record        *record // of ctx:s
 }
 
-func newStage(t *testing.T, mode string, options []string) *stage {
+func newStage(t *testing.T, mode string, options []string, redis ...harness.RedisOption) *stage {
 	t.Helper()
-	s := &stage{T: t, mode: mode, server: harness.StartRedis(t), config: guarding(append(slices.Clone(options), "mode: "+mode)...)}
+	s := &stage{T: t, mode: mode, server: harness.StartRedis(t, redis...), config: guarding(append(slices.Clone(options), "mode: "+mode)...)}
 	s.first = harness.StartProxy(t, harness.ProxyOptions{Name: "A's", Redis: s.server, ConfigYAML: s.config})
 	s.second = harness.StartProxy(t, harness.ProxyOptions{Name: "B's", Redis: s.server, ConfigYAML: s.config})
 	s.record = recordOf(t, s.server, "ctx:s")
@@ -246,6 +246,35 @@ var stories = []struct {
 			b.does("interrupted", "GET", "ctx:s")
 			a.does("OK", "SET", "ctx:s", "busy")
 			s.writes(b, true, "ctx:s", "busy, too")
+		}
+	}},
+	{11, "a part of a document and the whole, in one pipeline", everyMode, []string{"wait: 20s"}, func(s *stage) {
+		a, conn := s.meet("A", s.first)
+		b := s.b()
+		for turn := range 20 {
+			part, whole := fmt.Sprint("part ", turn), fmt.Sprint("whole ", turn)
+			conn.Send(harness.Encode("JSON.SET", "ctx:s", "$.f", part) + harness.Encode("JSON.SET", "ctx:s", "$", whole))
+			a.hears("OK")
+			a.hears("OK")
+			wantValue(s.T, s.server, "ctx:s", whole) // the stand-in for RedisJSON takes a part for the whole
+		}
+		a.does("whole 19", "JSON.GET", "ctx:s")
+		if s.mode == "lock" {
+			b.sends("JSON.GET", "ctx:s")
+			s.record.hasWaiters(1)
+		} else {
+			b.does("whole 19", "JSON.GET", "ctx:s")
+		}
+		a.does("OK", "JSON.SET", "ctx:s", "$", "A's")
+		switch {
+		case s.mode == "lock":
+			b.hears("A's")
+			b.does("OK", "JSON.SET", "ctx:s", "$", "A's, B's")
+		case s.enforces():
+			b.fails("FENCED", "JSON.SET", "ctx:s", "$.f", "B's, stale")
+			wantValue(s.T, s.server, "ctx:s", "A's")
+		default:
+			b.does("OK", "JSON.SET", "ctx:s", "$.f", "B's")
 		}
 	}},
 	{13, "two processes", enforcing, []string{"wait: 30s"}, func(s *stage) {
@@ -459,6 +488,25 @@ var stories = []struct {
 			before = b.name
 		}
 	}},
+	{32, "a dashboard that only reads", enforcing, append([]string{"readers: [dashboard]"}, longHolds...), func(s *stage) {
+		a, reader := s.a(), s.b()
+		reader.does("OK", "CLIENT", "SETNAME", "dashboard")
+		s.practises(a)
+		a.does(nil, "GET", "ctx:s")
+		holder := s.record.holder()
+		for range 50 {
+			reader.does(nil, "GET", "ctx:s") // without waiting for A
+			reader.does([]any{nil, nil}, "MGET", "ctx:s", "free")
+		}
+		if now := s.record.holder(); now != holder {
+			s.Errorf("%q holds the session, want %q still", now, holder)
+		}
+		s.writes(a, false, "ctx:s", "A's")
+		reader.does("A's", "GET", "ctx:s")
+		if now := s.record.holder(); now != "" {
+			s.Errorf("%q holds the session", now)
+		}
+	}},
 	{34, "a user's key that is named like a record", everyMode, nil, func(s *stage) {
 		a := s.a()
 		a.does(nil, "GET", "ctx:s")
@@ -516,16 +564,142 @@ var stories = []struct {
 		}
 		harness.Eventually(s.T, 0, func() bool { return all.DBSize(s.Context()).Val() == 0 }, "all keys are gone")
 	}},
+	{52, "a transaction the second half of which is stale", everyMode, longHolds, func(s *stage) {
+		a, b := s.a(), s.b()
+		a.does(nil, "GET", "ctx:s")
+		s.record.loses(s.record.hold) // as if the lease had ended
+		b.does("OK", "SET", "ctx:s", "B's")
+		for _, first := range []string{"ctx:ok", "free"} {
+			a.does("OK", "MULTI")
+			a.does("QUEUED", "SET", first, "A's")
+			a.does("QUEUED", "SET", "ctx:s", "A's, stale")
+			if !s.enforces() {
+				a.does([]any{"OK", "OK"}, "EXEC")
+				continue
+			}
+			a.fails("FENCED", "EXEC")
+			wantValue(s.T, s.server, first, "")
+			wantValue(s.T, s.server, "ctx:s", "B's")
+			a.does("B's", "GET", "ctx:s")
+			s.record.loses(s.record.hold)
+			b.does("OK", "SET", "ctx:s", "B's")
+		}
+		if s.enforces() {
+			a.fails("FENCED", "SET", "ctx:s", "A's, stale")
+		}
+		a.does("OK", "MULTI")
+		a.does("QUEUED", "SET", "ctx:ok", "A's")
+		a.does([]any{"OK"}, "EXEC")
+	}},
+	{68, "scripts and functions", everyMode, longHolds, func(s *stage) {
+		const set = "return redis.call('set', KEYS[1], ARGV[1])"
+		const library = "#!lua name=lib\nredis.register_function('put', function(keys, args) return redis.call('set', keys[1], args[1]) end)"
+		a, b := s.a(), s.b()
+		a.does("lib", "FUNCTION", "LOAD", library)
+		a.fails("NOSCRIPT", "EVALSHA", strings.Repeat("0", 40), "1", "ctx:s", "x")
+		for _, call := range [][]string{
+			{"EVAL", set, "1", "ctx:s"},
+			{"EVALSHA", s.server.Client().ScriptLoad(s.Context(), set).Val(), "1", "ctx:s"},
+			{"FCALL", "put", "1", "ctx:s"},
+		} {
+			b.does("OK", append(call, "before")...)
+			a.does("before", "GET", "ctx:s")
+			s.record.loses(s.record.hold)
+			b.does("OK", append(call, "B's")...)
+			if s.enforces() {
+				a.fails("FENCED", append(call, "A's, stale")...)
+				wantValue(s.T, s.server, "ctx:s", "B's")
+			} else {
+				a.does("OK", append(call, "A's")...)
+			}
+		}
+		for _, undeclared := range [][]string{
+			{"EVAL", "return redis.call('set', 'ctx:' .. ARGV[1], 'x')", "0", "made"},
+			{"EVAL", "return redis.call('set', ARGV[1], 'x')", "0", "ctx:made"},
+		} {
+			if s.enforces() {
+				a.fails("FENCEDENIED", undeclared...)
+				wantValue(s.T, s.server, "ctx:made", "")
+			} else {
+				a.does("OK", undeclared...)
+			}
+		}
+	}},
+	{69, "writes of every kind", everyMode, longHolds, func(s *stage) {
+		dump := s.server.Client()
+		dump.Set(s.Context(), "free", "f", 0)
+		dump.RPush(s.Context(), "list", "1")
+		restored := dump.Dump(s.Context(), "free").Val()
+		b := s.b()
+		for _, write := range [][]string{
+			{"SET", "ctx:s", "A's"},
+			{"SETEX", "ctx:s", "100", "A's"},
+			{"SET", "ctx:s", "A's", "XX", "GET"},
+			{"GETDEL", "ctx:s"},
+			{"GETSET", "ctx:s", "A's"},
+			{"SETRANGE", "ctx:s", "0", "A's"},
+			{"DEL", "ctx:s"},
+			{"UNLINK", "ctx:s"},
+			{"RENAME", "ctx:s", "free2"},
+			{"RENAME", "free", "ctx:s"},
+			{"COPY", "free", "ctx:s", "REPLACE"},
+			{"RESTORE", "ctx:s", "0", restored, "REPLACE"},
+			{"SORT", "list", "STORE", "ctx:s"},
+			{"SORT", "list", "BY", "w_*", "STORE", "ctx:s"},
+			{"MOVE", "ctx:s", "1"},
+			{"MSET", "free", "f", "ctx:s", "A's"},
+			{"EXPIRE", "ctx:s", "-1"},
+			{"BITFIELD", "ctx:s", "SET", "u8", "0", "1"},
+			{"SUNIONSTORE", "ctx:s", "none"},
+			{"JSON.SET", "ctx:s", "$", "A's"},
+			{"JSON.MERGE", "ctx:s", "$", "A's"},
+		} {
+			dump.Set(s.Context(), "free", "f", 0)
+			dump.Del(s.Context(), "ctx:s")
+			b.does("OK", "SET", "ctx:s", "before")
+			a := s.a()
+			a.does("before", "GET", "ctx:s")
+			s.record.loses(s.record.hold)
+			b.does("OK", "SET", "ctx:s", "B's")
+			a.sends(write...)
+			switch reply := a.reply(); {
+			case !s.enforces():
+				if _, failed := reply.(harness.ReplyError); failed {
+					s.Errorf("%q: %v", write, reply)
+				}
+			case !isError(reply, "FENCED"):
+				s.Errorf("%q is stale: %v", write, reply)
+			default:
+				wantValue(s.T, s.server, "ctx:s", "B's")
+			}
+		}
+
+		// What this Redis does not know it refuses itself, and a change of the expiry changes no value.
+		a := s.a()
+		b.does("OK", "SET", "ctx:s", "B's")
+		a.does("B's", "GET", "ctx:s")
+		a.fails("ERR syntax", "SET", "ctx:s", "A's", "IFEQ", "B's")
+		a.fails("ERR unknown command", "DELEX", "ctx:s", "IFEQ", "B's")
+		a.fails("ERR unknown command", "MSETEX", "1", "ctx:s", "A's", "EX", "100")
+		a.does(int64(1), "EXPIRE", "ctx:s", "100")
+		a.does("OK", "SET", "ctx:s", "A's")
+
+		// A database that is emptied takes its records along: what was read before is stale.
+		a.does("A's", "GET", "ctx:s")
+		b.does("OK", "FLUSHDB")
+		s.writes(a, true, "ctx:s", "A's, stale")
+	}},
 }
 
 // endlessOptions are those of endless.
 var endlessOptions = []string{"wait: 60s", "lease: 10m", "max_hold: 10m", "idle: 10m"}
 
 func TestCasesInEveryMode(t *testing.T) {
+	json := harness.WithJSON(t)
 	for _, story := range stories {
 		for _, mode := range story.modes {
 			t.Run(fmt.Sprintf("Case %d, %s, in mode %s", story.number, story.what, mode), func(t *testing.T) {
-				story.play(newStage(t, mode, story.options))
+				story.play(newStage(t, mode, story.options, json))
 			})
 		}
 	}
@@ -574,5 +748,23 @@ func testPool(s *stage, one bool) {
 			reads.does("OK", "SET", "ctx:s", fmt.Sprint("turn ", turn))
 		}
 		wantValue(s.T, s.server, "ctx:s", fmt.Sprint("turn ", turn))
+	}
+}
+
+// Case 12 in every mode: replies, TTLs and the effects of NX, XX and GET are Redis's own.
+func TestWritesWithATTLSoundAsAtRedisInEveryMode(t *testing.T) {
+	for _, mode := range everyMode {
+		w := startTwins(t, guarding("mode: "+mode, "writes_per_read: many"))
+		for _, protocol := range []string{"2", "3"} {
+			t.Run(mode, func(t *testing.T) {
+				w.one(t, protocol, `
+					A: SET ctx:s v EXAT 4102444800 ; EXPIRETIME ctx:s ; GET ctx:s ; SET ctx:s w KEEPTTL ; EXPIRETIME ctx:s => 5
+					A: SET ctx:s x NX ; SET ctx:s y NX GET ; SET ctx:s z XX GET ; EXPIRETIME ctx:s ; SET ctx:t z XX GET ; SET ctx:t z NX GET => 6
+					A: SETEX ctx:s 60 v ; PERSIST ctx:s ; TTL ctx:s ; PSETEX ctx:s 60000 v ; PERSIST ctx:s ; SET ctx:s v EX 0 ; SET ctx:s v KEEPTTL EX 3 => 7
+					A: GETEX ctx:s EXAT 4102444800 ; EXPIRETIME ctx:s ; GETEX ctx:s PERSIST ; EXPIRETIME ctx:s ; GETEX ctx:none EX 10 => 5
+					A: SET ctx:s v PXAT 4102444800000 ; GETSET ctx:s w ; TTL ctx:s ; GETDEL ctx:s ; TTL ctx:s => 5
+					A: MULTI ; SET ctx:s v EXAT 4102444800 ; GETEX ctx:s PERSIST ; EXPIREAT ctx:s 4102444801 ; EXEC ; EXPIRETIME ctx:s => 6`)
+			})
+		}
 	}
 }

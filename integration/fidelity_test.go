@@ -809,7 +809,7 @@ func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
 	}
 }
 
-// What the proxy's table does not have may write all the same, if the table is behind.
+// What the proxy's table does not have may write all the same, if the table is behind. Case 69.
 func TestACommandThatTheProxyDoesNotKnowIsNotCarriedOut(t *testing.T) {
 	server := harness.StartRedis(t, harness.WithArgs("--enable-module-command", "yes"))
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})

@@ -78,7 +78,7 @@ func TestMalformedCallsAreRefusedByRedis(t *testing.T) {
 	}
 }
 
-// What may be a key counts as one: a malformed call is no way around the fence.
+// What may be a key counts as one: a malformed call is no way around the fence. Case 69.
 func TestAMalformedCallWaitsForTheHolderOfWhatItNames(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
