@@ -154,7 +154,6 @@ func TestACommandMeans(t *testing.T) {
 func TestACommandIsDenied(t *testing.T) {
 	nothing := func(*state) {}
 	multi := func(s *state) { s.multi = true }
-	const chat = `rule "chat" session "s1": `
 	for _, tc := range []struct {
 		call  string
 		state func(*state)
