@@ -24,7 +24,13 @@ type unheard struct {
 // refused notes a refusal, if it is one that others depend on.
 func (u *unheard) refused(c *client, err error) {
 	var fenced *lock.FencedError
-	if !errors.As(err, &fenced) || fenced.Reason == lock.ReasonUnheard || fenced.Reason == lock.ReasonNotNewest {
+	if !errors.As(err, &fenced) {
+		return
+	}
+	switch fenced.Reason {
+	case lock.ReasonUnheard, lock.ReasonNotNewest:
+		return
+	case lock.ReasonUsedUp, lock.ReasonUnsure: // of one task of several, and what the others have read is still known
 		return
 	}
 	if !u.counts(c) {
