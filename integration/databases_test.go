@@ -30,8 +30,8 @@ func TestMoveAndCopySoundAsAtRedis(t *testing.T) {
 	}
 }
 
-// elsewhere is a key's record in another database.
-func elsewhere(t *testing.T, server *harness.Redis, db int, key string) *record {
+// recordIn is a key's record in another database.
+func recordIn(t *testing.T, server *harness.Redis, db int, key string) *record {
 	t.Helper()
 	r := recordOf(t, server, key)
 	r.redis = server.Client(func(o *redis.Options) { o.DB = db })
@@ -49,7 +49,7 @@ func TestWhatIsWrittenInAnotherDatabaseIsFencedThere(t *testing.T) {
 			t.Run(name+in, func(t *testing.T) {
 				server := harness.StartRedis(t)
 				proxyA, proxyB := two(t, server, longHolds...)
-				there := elsewhere(t, server, 1, "ctx:s")
+				there := recordIn(t, server, 1, "ctx:s")
 				a, _ := connect(t, "A", proxyA.Addr)
 				b, conn := connect(t, "B", proxyB.Addr)
 				for _, key := range []string{"ctx:s", "ctx:other", "free"} {
@@ -114,7 +114,7 @@ func TestAStaleMoveMovesNothing(t *testing.T) {
 			a.does(nil, "GET", "ctx:s")
 			a.does("OK", "SELECT", "0")
 			b.does("OK", "SELECT", "1")
-			lost = elsewhere(t, server, 1, "ctx:s")
+			lost = recordIn(t, server, 1, "ctx:s")
 		} else {
 			a.does("before", "GET", "ctx:s")
 		}
