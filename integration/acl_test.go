@@ -79,7 +79,7 @@ func TestAGuardedClientsUserNeedsTheRightsThatTheReadmeNames(t *testing.T) {
 }
 
 // A user's rights are its own, whatever the proxy's user may do. Redis's own words say so, and nothing
-// is taken.
+// is taken. Case 73.
 func TestAUserWithoutRightsToAGuardedKeyIsToldByRedis(t *testing.T) {
 	w := startTwins(t, endless("0s"))
 	for _, server := range []*harness.Redis{w.straight, w.behind} {

@@ -98,7 +98,7 @@ func setAdrift(t *testing.T, server *harness.Redis, proxy *harness.Proxy, name s
 	proxy.WaitLog(t, "name="+name)
 }
 
-// Redis has closed such a client, so it is closed.
+// Redis has closed such a client, so it is closed. Case 54.
 func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})

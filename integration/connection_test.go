@@ -53,15 +53,17 @@ A: MULTI ; HELLO 3 ; EXEC ; HSET h f v ; HGETALL h ; HELLO 2 ; HGETALL h => 7
 `
 
 func TestTransactionsLeaveTheConnectionAsRedisWould(t *testing.T) {
-	w := startTwins(t, guarding("writes_per_read: many"))
-	for _, protocol := range []string{"2", "3"} {
-		t.Run("RESP"+protocol, func(t *testing.T) {
-			empty(t, w.straight)
-			empty(t, w.behind)
-			for _, p := range w.plays(t, protocol, transactionStates) {
-				_ = p.client.Close() // and gives back what it holds
-			}
-		})
+	for _, mode := range everyMode {
+		w := startTwins(t, guarding("writes_per_read: many", "mode: "+mode))
+		for _, protocol := range []string{"2", "3"} {
+			t.Run(mode+" RESP"+protocol, func(t *testing.T) {
+				empty(t, w.straight)
+				empty(t, w.behind)
+				for _, p := range w.plays(t, protocol, transactionStates) {
+					_ = p.client.Close() // and gives back what it holds
+				}
+			})
+		}
 	}
 }
 

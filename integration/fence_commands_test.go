@@ -558,6 +558,41 @@ func TestAWriteIsCarriedOutOnce(t *testing.T) {
 	}
 }
 
+// Whatever the protocol of who says it first, and of who says it again.
+func TestTheReplyOfAWriteThatIsCarriedOutOnceIsRedissOwn(t *testing.T) {
+	behind := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding(longHolds...)})
+	straight := map[string]*harness.RawConn{} // a Redis for each protocol
+	for _, protocol := range []string{"2", "3"} {
+		straight[protocol] = greet(t, harness.StartRedis(t).Addr, protocol)
+	}
+	for _, prefix := range []string{"ctx:", "unguarded:"} {
+		for _, first := range []string{"2", "3"} {
+			client := map[string]*harness.RawConn{"2": greet(t, proxy.Addr, "2"), "3": greet(t, proxy.Addr, "3")}
+			for i, command := range []string{
+				"ZADD @z 1.5 a 2 b -inf c 3.1 d", "ZADD @z INCR 0.1 a", "ZADD @z NX INCR 1 a", "ZINCRBY @z 1e20 b", "ZINCRBY @z inf d", "ZINCRBY @z 0.2 a",
+				"ZPOPMIN @z", "ZPOPMAX @z 2", "ZPOPMIN @none", "ZPOPMIN @none 2", "ZMPOP 1 @z MIN COUNT 2", "ZMPOP 1 @none MIN", "ZADD @z 1 a",
+				"SADD @s m", "SPOP @s", "SPOP @s", "SADD @s n", "SPOP @s 2", "SPOP @none 2",
+				"RPUSH @l 1 2 3", "LPOP @l 2", "LPOP @none", "RPOP @none 2", "LMPOP 1 @l LEFT", "LMPOP 1 @none LEFT",
+				"SET @k v GET", "INCRBYFLOAT @f 0.1", "HINCRBYFLOAT @h f 0.1", "BITFIELD @b OVERFLOW FAIL SET u8 0 255 INCRBY u8 0 1",
+				"GETDEL @k", "GETDEL @k", "XADD @x 1-1 f v", "DEL @z @l @f",
+			} {
+				args := strings.Fields(strings.ReplaceAll(command, "@", prefix+first+":"))
+				want := map[string]string{}
+				for protocol, conn := range straight {
+					want[protocol] = string(conn.Do(args...))
+				}
+				once := append([]string{"FENCE.ONCE", fmt.Sprint(first, ":", i), "1m"}, args...)
+				for _, protocol := range []string{first, "2", "3"} {
+					if got := string(client[protocol].Do(once...)); got != want[protocol] {
+						t.Errorf("%q, first said in RESP%s, in RESP%s: %q, want %q", args, first, protocol, got, want[protocol])
+					}
+				}
+			}
+		}
+	}
+}
+
 // A write that was applied is not refused as stale when it is said again, and one that was not is.
 func TestARepetitionIsNotRefusedAsStale(t *testing.T) {
 	const key = "ctx:s"

@@ -809,31 +809,46 @@ func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
 	}
 }
 
-// The exceptions: what Redis would answer is refused, since it cannot be guarded.
-func TestCommandsThatCannotBeGuardedAreRefused(t *testing.T) {
-	server := harness.StartRedis(t)
+// What the proxy's table does not have may write all the same, if the table is behind. Case 69.
+func TestACommandThatTheProxyDoesNotKnowIsNotCarriedOut(t *testing.T) {
+	server := harness.StartRedis(t, harness.WithArgs("--enable-module-command", "yes"))
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	client, _ := connect(t, "client", proxy.Addr)
-	server.Client().RPush(t.Context(), "ctx:l", "1", "2")
-	for _, because := range []struct{ reason, commands string }{
-		{"this Redis does not know it, but another may, and it names a guarded key", `
-			NONSENSE ctx:l
-			STRALGO LCS KEYS ctx:l ctx:l`},
-		{"it reads keys that only values name", `
-			SORT ctx:l BY weight_* GET object_*
-			SORT ctx:l BY weight_* STORE ctx:sorted`},
-		{"a session of another database cannot be fenced from here", `
-			MOVE ctx:l 1
-			COPY ctx:l ctx:l DB 1`},
-	} {
-		for _, c := range table(t, because.commands) {
-			client.sends(c.args...)
-			if refusal, ok := client.reply().(harness.ReplyError); !ok || !strings.HasPrefix(string(refusal), "FENCEDENIED ") {
-				t.Errorf("%q: got %v, want it refused, because %s", c.args, refusal, because.reason)
-			}
+	client.does(nil, "GET", "ctx:k")
+	for _, unknown := range []string{"JSON.SET ctx:k $ 1", "STRALGO LCS KEYS ctx:l ctx:l", "GET|SET ctx:k"} {
+		name, _, _ := strings.Cut(unknown, " ")
+		if text := client.fails("ERR", strings.Fields(unknown)...); !strings.Contains(text, "unknown command '"+name+"'") {
+			t.Errorf("%s: %s, want Redis's own words", unknown, text)
 		}
 	}
-	client.does([]any{"1", "2"}, "LRANGE", "ctx:l", "0", "-1")
+	client.does("OK", "WATCH", "free")
+	client.fails("ERR", "JSON.SET", "ctx:k", "$", "1")
+	server.Client().Set(t.Context(), "free", "2", 0)
+	for range 2 {
+		client.does("OK", "MULTI")
+		client.does("QUEUED", "SET", "ctx:k", "in vain")
+		client.fails("ERR unknown command", "JSON.SET", "ctx:k", "$", "1")
+		client.fails("EXECABORT", "EXEC")
+	}
+	client.does("OK", "SET", "ctx:k", "v")
+
+	if err := server.Client().Do(t.Context(), "MODULE", "LOAD", harness.JSONModule(t)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client.fails("FENCEDENIED", "JSON.SET", "ctx:j", "$", "1")
+	for _, first := range []string{"WATCH", "EXISTS"} {
+		client.sends(first, "free")
+		client.reply()
+		client.does("OK", "MULTI")
+		client.does("QUEUED", "SET", "free2", "in vain")
+		client.fails("FENCEDENIED", "JSON.SET", "ctx:j", "$", "1")
+		client.fails("EXECABORT", "EXEC")
+	}
+	wantValue(t, server, "free2", "")
+	if n := server.Client().Exists(t.Context(), "ctx:j").Val(); n != 0 {
+		t.Error("it was carried out")
+	}
+	client.does("OK", "JSON.SET", "free:j", "$", "1")
 }
 
 // Case 61.

@@ -54,6 +54,7 @@ func TestOneClientMoreThanMayConnectIsTurnedAway(t *testing.T) {
 	}
 }
 
+// Case 64.
 func TestARequestBeyondALimitIsAnsweredAndEndsTheConnection(t *testing.T) {
 	server := harness.StartRedis(t, harness.WithArgs("--proto-max-bulk-len", "1mb"))
 	proxy := limited(t, server, "request: 2mb")
@@ -196,6 +197,7 @@ func staysSmall(t *testing.T, proxy *harness.Proxy, most float64, during func())
 	}
 }
 
+// Case 64.
 func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 	server := harness.StartRedis(t)
 	const clients = 50
@@ -222,6 +224,37 @@ func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 					ends(t, client)
 				}
 			})
+		})
+	}
+}
+
+// Case 64, of clients that have said nothing else.
+func TestAStrangerTakesNoMemory(t *testing.T) {
+	const clients = 50
+	server := harness.StartRedis(t, harness.WithPassword("pw"))
+	for name, sent := range map[string]string{
+		"two billion arguments":            "*2000000000\r\n",
+		"requests within requests":         strings.Repeat("*1\r\n", 12_000),
+		"an argument of ten billion bytes": "*1\r\n$9999999999\r\n",
+		"an inline command that looks so":  "$9999999999\r\n",
+		"a login of 512 MB":                "*2\r\n$4\r\nAUTH\r\n$536870912\r\n" + strings.Repeat("p", 64<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: "rules: []\n"})
+			staysSmall(t, proxy, 32, func() {
+				all := make([]*harness.RawConn, clients)
+				for i := range all {
+					all[i] = harness.Dial(t, proxy.Addr)
+					_, _ = all[i].Write([]byte(sent)) // it may be refused before the end
+				}
+				for _, client := range all {
+					ends(t, client)
+				}
+			})
+			again := harness.Dial(t, proxy.Addr)
+			if got := string(again.Do("AUTH", "pw")); got != "+OK\r\n" {
+				t.Errorf("the next client hears %q", got)
+			}
 		})
 	}
 }

@@ -24,7 +24,7 @@ func TestACommandThatFindsNoRedisIsAnsweredOnce(t *testing.T) {
 }
 
 // WAIT is about the writes of its own connection, and theirs may have gone over a shared one. What
-// the proxy does about it must not show.
+// the proxy does about it must not show. Case 55.
 func TestWaitIsAnsweredAsByRedis(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})

@@ -117,6 +117,46 @@ func TestClientsOfOneLoginShareConnections(t *testing.T) {
 	}
 }
 
+// Case 73: two users behind one proxy, whose own user is a third.
+func TestEachUserHasItsOwnRightsAndConnections(t *testing.T) {
+	server := harness.StartRedis(t)
+	allow(t, server, "reader", "+get +echo +auth %R~ctx:* %R~free:* "+guardRights(t))
+	allow(t, server, "writer", "+get +set +echo +auth ~ctx:* ~free:* "+guardRights(t))
+	allow(t, server, "fence", "+@all ~* &*")
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: "redis://fence:pw@" + server.Addr, ConfigYAML: guarding("mode: fence")})
+	direct := server.Client()
+	clients := crowd(t, proxy, 24) // so many that those of one user share
+	for _, swap := range []bool{false, true} {
+		for i, c := range clients {
+			writes := (i%2 == 0) != swap
+			user := map[bool]string{true: "writer", false: "reader"}[writes]
+			c.does("OK", "AUTH", user, "pw") // the second time on a live socket
+			for _, prefix := range []string{"ctx:", "free:"} {
+				key, value := fmt.Sprint(prefix, i), fmt.Sprint(swap)
+				before := direct.Get(t.Context(), key).Val()
+				if writes {
+					c.does("OK", "SET", key, value)
+					c.does(value, "GET", key)
+					continue
+				}
+				c.sends("GET", key)
+				if _, failed := c.reply().(harness.ReplyError); failed {
+					t.Errorf("a reader may not read %s", key)
+				}
+				c.fails("NOPERM", "SET", key, "a reader's")
+				if after := direct.Get(t.Context(), key).Val(); after != before {
+					t.Errorf("a reader has written %s", key)
+				}
+			}
+		}
+		for line := range strings.Lines(direct.ClientList(t.Context()).Val()) {
+			if command := field(line, "cmd"); field(line, "user") == "fence" && (command == "get" || command == "set") {
+				t.Errorf("the proxy's own connection serves clients: %s", line)
+			}
+		}
+	}
+}
+
 // Whoever fails to log in, or has logged in as somebody else, gets nothing of another's.
 func TestNobodyIsServedAsSomebodyElse(t *testing.T) {
 	w := startTwins(t, "rules: []\n")

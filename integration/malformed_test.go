@@ -78,7 +78,7 @@ func TestMalformedCallsAreRefusedByRedis(t *testing.T) {
 	}
 }
 
-// What may be a key counts as one: a malformed call is no way around the fence.
+// What may be a key counts as one: a malformed call is no way around the fence. Case 69.
 func TestAMalformedCallWaitsForTheHolderOfWhatItNames(t *testing.T) {
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
@@ -88,8 +88,8 @@ func TestAMalformedCallWaitsForTheHolderOfWhatItNames(t *testing.T) {
 	client.fails("LOCKED", "LMPOP", "5", "ctx:a", "LEFT")
 	client.fails("LOCKED", "ZUNIONSTORE", "ctx:z", "2", "ctx:a")
 	client.fails("FENCEDENIED", "ZUNION", "9", "fence-proxy:{ctx:ctx:a}:h")
-	client.fails("FENCEDENIED", "NONSENSE", "ctx:a")
-	client.fails("FENCEDENIED", "SORT", "ctx:a", "BY", "w_*")
+	client.fails("ERR unknown command", "NONSENSE", "ctx:a")
+	client.fails("LOCKED", "SORT", "ctx:a", "BY", "w_*", "NEWER")
 	holder.does("OK", "SET", "ctx:a", "mine")
 	client.fails("ERR", "LMPOP", "5", "ctx:a", "LEFT")
 	client.does("mine", "GET", "ctx:a")

@@ -27,6 +27,7 @@ func owners(t *testing.T, proxy *harness.Proxy, names ...string) []*party {
 	return all
 }
 
+// Case 15.
 func TestTheWriteOfAPooledClientComesOverAnotherConnectionThanItsRead(t *testing.T) {
 	_, proxy := startOwners(t, "owner: auto", "wait: 60s") // the write would wait that long for the read's hold
 	c := owners(t, proxy, "c1", "c2", "c3")
@@ -143,6 +144,7 @@ func TestAReadInLineAtTheMomentOfTheChangeGoesOn(t *testing.T) {
 	c[3].does("third", "GET", "ctx:k")
 }
 
+// Case 15.
 func TestAClientMayMakeAConnectionForEachCommand(t *testing.T) {
 	for _, owner := range []string{"client", "auto"} {
 		t.Run("owner "+owner, func(t *testing.T) {
@@ -246,6 +248,7 @@ func TestWhatTellsClientsApart(t *testing.T) {
 	}
 }
 
+// Case 32.
 func TestReadersOnlyLook(t *testing.T) {
 	server, proxy := startOwners(t, "owner: auto", "wait: 0s", "readers: [dashboard, watcher]")
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all").Err(); err != nil {

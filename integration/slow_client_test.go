@@ -17,7 +17,7 @@ import (
 )
 
 // A library that packs a pipeline in one piece sends all of it before it reads. The requests and the
-// replies are each more than the sockets on the way take.
+// replies are each more than the sockets on the way take. Case 61.
 func TestAClientMaySayAllItHasToSayBeforeItListens(t *testing.T) {
 	server := harness.StartRedis(t)
 	const commands = 100_000
@@ -78,6 +78,7 @@ func TestAClientMaySayAllItHasToSayOfAGuardedKeyBeforeItListens(t *testing.T) {
 	}
 }
 
+// Case 61.
 func TestAHundredThousandUnreadRefusalsTakeLittleMemory(t *testing.T) {
 	server := harness.StartRedis(t)
 	const commands = 100_000

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// denial is a FENCEDENIED, and where it was met.
+// denial is a refusal of the guard's, and where it was met.
 type denial struct {
 	step    *Step
 	message string
@@ -14,18 +14,10 @@ type denial struct {
 type exception struct {
 	name, reason string
 	fits         func(d denial) bool
-	// refused: Redis has to refuse the call too, if in other words.
-	refused bool
 }
 
 // exceptions is the whole list. What is not refused any more is to be deleted here.
 var exceptions = []exception{
-	{
-		name: "another database", reason: "MOVE and COPY … DB write where the connection can't fence",
-		fits: func(d denial) bool {
-			return d.step.Command != nil && (d.step.Command.Name == "move" || d.step.Command.Name == "copy")
-		},
-	},
 	{
 		name: "states in a transaction", reason: "SELECT of another database, HELLO, AUTH and their kind can't be beside guarded commands",
 		fits: func(d denial) bool {
@@ -35,14 +27,8 @@ var exceptions = []exception{
 		},
 	},
 	{
-		name: "SORT by pattern", reason: "the keys that BY and GET read are made from the values",
-		fits: func(d denial) bool {
-			return d.step.Command != nil && strings.HasPrefix(d.step.Command.Name, "sort") && strings.Contains(strings.Join(d.step.Args, " "), "*")
-		},
-	},
-	{
-		name: "unknown command", reason: "a word of it may be a key", refused: true,
-		fits: func(d denial) bool { return d.step.Command == nil },
+		name: "written after a SORT by pattern", reason: "whether the value is still the one that was read can't be told",
+		fits: func(d denial) bool { return strings.Contains(d.message, "may have read the key by a pattern") },
 	},
 }
 

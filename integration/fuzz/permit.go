@@ -11,10 +11,9 @@ import (
 type permitted struct {
 	script  Script
 	replies [][]byte // of the proxy, for each step; nil for one that it did not see
-	refused []bool   // the steps that Redis has to refuse too
 }
 
-// permit reads the proxy's replies. A transaction in which a command was refused goes as a whole,
+// permit reads the proxy's replies. A transaction that was refused, or in which a command was refused goes as a whole,
 // and ends the client's WATCH as its EXEC would have. counts are those of the exceptions met.
 func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 	p := &permitted{script: Script{Delivery: s.Delivery, Tail: s.Tail, cuts: s.cuts}}
@@ -35,23 +34,32 @@ func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 			}
 			counts[at]++
 			denied = true
-			if exceptions[at].refused && !was {
-				p.add(*step, reply, true)
-			}
 			if !was {
 				continue
 			}
+		case bytes.HasPrefix(reply, []byte("-FENCED ")):
+			d := denial{step, strings.TrimSpace(string(reply))}
+			at := fitting(d)
+			if at < 0 {
+				return p, fmt.Errorf("%v is stale, and nobody else was there: %s", step, d.message)
+			}
+			counts[at]++
+			if was { // an EXEC, of which nothing was applied
+				p.cut(begin)
+				p.add(Step{Args: []string{"UNWATCH"}}, nil)
+			}
+			continue
 		case was && !q.open && denied:
 			if step.Command.Name == "exec" && !bytes.HasPrefix(reply, []byte("-EXECABORT ")) {
 				return p, fmt.Errorf("a command of the transaction was refused, and EXEC says %q", reply)
 			}
 			p.cut(begin)
 			if step.Command.Name != "reset" {
-				p.add(Step{Args: []string{"UNWATCH"}}, nil, false)
+				p.add(Step{Args: []string{"UNWATCH"}}, nil)
 				continue
 			}
 		}
-		p.add(*step, reply, false)
+		p.add(*step, reply)
 	}
 	if q.open && denied {
 		p.cut(begin)
@@ -59,12 +67,11 @@ func permit(s *Script, replies [][]byte, counts []int) (*permitted, error) {
 	return p, nil
 }
 
-func (p *permitted) add(s Step, reply []byte, refused bool) {
+func (p *permitted) add(s Step, reply []byte) {
 	p.script.Steps = append(p.script.Steps, s)
 	p.replies = append(p.replies, reply)
-	p.refused = append(p.refused, refused)
 }
 
 func (p *permitted) cut(at int) {
-	p.script.Steps, p.replies, p.refused = p.script.Steps[:at], p.replies[:at], p.refused[:at]
+	p.script.Steps, p.replies = p.script.Steps[:at], p.replies[:at]
 }

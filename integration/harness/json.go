@@ -12,5 +12,11 @@ var jsonSource []byte
 // compiler.
 func WithJSON(tb testing.TB) RedisOption {
 	tb.Helper()
-	return WithArgs("--loadmodule", buildLibrary(tb, "json", jsonSource))
+	return WithArgs("--loadmodule", JSONModule(tb))
+}
+
+// JSONModule returns the path of the module that [WithJSON] loads.
+func JSONModule(tb testing.TB) string {
+	tb.Helper()
+	return buildLibrary(tb, "json", jsonSource)
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"bytes"
-	"slices"
 )
 
 // walk reads the keys of a call as the server's own parser does, for a command
@@ -10,17 +9,26 @@ import (
 // newer server may know it.
 type walk func(dst []Key, args [][]byte, c *Command) (keys []Key, complete bool)
 
-// Derives reports whether a call whose keys can't be told may touch keys that are not among its
-// arguments: SORT with a pattern makes them from values, and nobody knows what a module does.
-func (c *Command) Derives(args [][]byte) bool {
-	if c.Is(FlagModule) {
-		return true
-	}
+// Patterns returns the patterns from which a SORT makes keys that it reads beside those of its call. ok is false for other
+// commands, and for a call that can't be read, of which whatever may be a pattern is one.
+func (c *Command) Patterns(args [][]byte) (patterns [][]byte, ok bool) {
 	if c.Name != "sort" && c.Name != "sort_ro" {
-		return false
+		return nil, false
 	}
-	return slices.ContainsFunc(args, func(a []byte) bool { return bytes.IndexByte(a, '*') >= 0 })
+	if _, patterns, ok = readSort(nil, args, c); ok {
+		return patterns, true
+	}
+	for _, a := range args[1:] {
+		if bytes.IndexByte(a, '*') >= 0 {
+			patterns = append(patterns, a)
+		}
+	}
+	return patterns, false
 }
+
+// Derives reports whether a call whose keys can't be told may touch keys that are not among its
+// arguments: nobody knows what a module does.
+func (c *Command) Derives() bool { return c.Is(FlagModule) }
 
 // exactly returns the walk of the command of that name, or nil. These are the
 // commands whose specs, in the server's own table, are unknown, incomplete,
@@ -56,11 +64,15 @@ func exactly(name string) walk {
 // [ASC|DESC] [ALPHA] [STORE dst]. Every dst is reported, though the last wins. A
 // pattern with an asterisk reads keys made from the sorted values: not complete.
 func sortKeys(dst []Key, args [][]byte, c *Command) ([]Key, bool) {
+	keys, patterns, ok := readSort(dst, args, c)
+	return keys, ok && len(patterns) == 0
+}
+
+func readSort(dst []Key, args [][]byte, c *Command) (keys []Key, patterns [][]byte, ok bool) {
 	if len(args) < 2 {
-		return dst, false
+		return dst, nil, false
 	}
 	dst = append(dst, Key{Index: 1, Access: Read})
-	complete := true
 	for i := 2; i < len(args); i++ {
 		left := len(args) - i - 1
 		switch o := args[i]; {
@@ -73,13 +85,13 @@ func sortKeys(dst []Key, args [][]byte, c *Command) ([]Key, bool) {
 		case (fold(o, "BY") || fold(o, "GET")) && left >= 1:
 			i++
 			if bytes.IndexByte(args[i], '*') >= 0 {
-				complete = false
+				patterns = append(patterns, args[i])
 			}
 		default:
-			return dst, false
+			return dst, nil, false
 		}
 	}
-	return dst, complete
+	return dst, patterns, true
 }
 
 // migrateKeys reads MIGRATE host port key|"" db timeout [COPY] [REPLACE]

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -378,3 +379,28 @@ func TestATableThatMakesNoSenseDoesNotPanic(t *testing.T) {
 }
 
 func keysFrom(keys []Key, _ bool) []Key { return keys }
+
+func TestPatternsOfKeys(t *testing.T) {
+	for call, want := range map[string]string{
+		"SORT k BY w_* GET # GET o_*->f":     "w_* o_*->f",
+		"SORT k GET a* STORE b* GET nothing": "a*",
+		"SORT_RO k* BY nosort":               "",
+		"SORT k GET a* NEWER b*":             "a* b* ?", // which of them is one is not known
+		"SORT k GET a* GET":                  "a* ?",
+		"GET a*":                             "?",
+	} {
+		args := argv(call)
+		cmd, ok := Builtin().Lookup(args)
+		if !ok {
+			t.Fatal(call)
+		}
+		patterns, told := cmd.Patterns(args)
+		got := string(bytes.Join(patterns, []byte(" ")))
+		if !told {
+			got = strings.TrimSpace(got + " ?")
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", call, got, want)
+		}
+	}
+}

@@ -19,6 +19,8 @@ const (
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read
 	ReasonUnsure     Reason = "unsure"     // it may go back to a read that an earlier write of the same owner used up
+	ReasonUnnamed    Reason = "unnamed"    // the same owner has read it by a command that did not name it, so that no fence covers that
+	ReasonUnheard    Reason = "unheard"    // it was sent before the client could hear of an earlier refusal
 	ReasonUpstream   Reason = "upstream"   // the connection over which it was read broke
 	ReasonRevised    Reason = "revised"    // the rules were changed since, and the key is in another session now
 	ReasonLost       Reason = "lost"       // the lock provider has ended the hold

@@ -125,6 +125,16 @@ func (r *reads) fresh(keys []uint64) bool {
 	return false
 }
 
+// unread reports whether one of keys has no fresh read.
+func (r *reads) unread(keys []uint64) bool {
+	for _, key := range keys {
+		if k := r.find(key); k == nil || k.fresh == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // unsure reports, and uses, a fresh read of one of keys beside a stale one that may still be written, if its task
 // takes span for that: nobody can tell which of them this write goes back to.
 func (r *reads) unsure(keys []uint64, now time.Time, span time.Duration) bool {

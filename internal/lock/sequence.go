@@ -230,6 +230,9 @@ func (s *Sequence) ReadBeside(command uint64, keys []uint64, grant, seq uint64, 
 // Write is a write that is about to be sent.
 type Write struct {
 	Keys []uint64 // the session's keys that it writes, as hashes
+	// Unnamed are those of Keys that its owner may have read by a command that did not name them, and for which no
+	// session was taken.
+	Unnamed []uint64
 	// Atomic: the update does not depend on an earlier read, so it is never refused as stale.
 	Atomic bool
 }
@@ -260,6 +263,9 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 		return Token{}, s.report()
 	}
 	if !w.Atomic {
+		if s.reads.unread(w.Unnamed) {
+			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUnnamed, Grant: s.grant}
+		}
 		s.followed(now)
 		if s.reads.tainted() {
 			s.release(ctx, false)

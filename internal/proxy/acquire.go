@@ -59,7 +59,7 @@ func (c *client) acquire(args [][]byte) error {
 	case err != nil:
 		return err
 	case c.silent:
-		return &deniedError{"nobody would hear of the grant: turn replies on (CLIENT REPLY ON)"}
+		return &deniedError{reason: "nobody would hear of the grant: turn replies on (CLIENT REPLY ON)"}
 	}
 	if refusal, _, err := c.mayTouch(sub.key, nil, 0); refusal != nil || err != nil {
 		return c.inItsWords(refusal, err)

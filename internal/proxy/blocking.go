@@ -129,7 +129,7 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 	case refusal != nil:
 		return c.local(refusal)
 	case !complete:
-		return &deniedError{fmt.Sprintf("%s: the keys of this call can't be told", cmd.Name)}
+		return &deniedError{reason: fmt.Sprintf("%s: the keys of this call can't be told", cmd.Name)}
 	}
 	run := c.read
 	if p.writes {
@@ -308,7 +308,7 @@ func (c *client) arguments(w *wait, complete bool) (refusal []byte, err error) {
 	}
 	n, err := strconv.ParseFloat(string(w.args[w.at]), 64)
 	if err != nil {
-		return nil, &deniedError{fmt.Sprintf("the timeout %q can't be read", clip(w.args[w.at]))}
+		return nil, &deniedError{reason: fmt.Sprintf("the timeout %q can't be read", clip(w.args[w.at]))}
 	}
 	if n *= float64(unit); n > 0 && n < math.MaxInt64/2 {
 		w.until = time.Now().Add(time.Duration(math.Ceil(n)))

@@ -62,6 +62,8 @@ type client struct {
 	blocks   bool              // its upstream connection waits at the store
 	blocking bool              // a command that may block was passed, and may not have been answered
 	tx       transaction
+	patterns patterns // by which it has read
+	behind   unheard
 	aside    *aside // the client's second upstream connection, nil until it is needed
 	joined   bool   // it has a part in sequences of the proxy's owner or a group's
 	groups   map[rule.ClientBy]*group
@@ -220,17 +222,20 @@ func (c *client) handle(req resp.Request) error {
 		return c.refuseStranded(p)
 	case c.holding():
 		return c.enqueue(cmd, p, req, err)
-	case c.state.replica && (err != nil || len(p.parts) > 0):
+	case c.state.replica && (err != nil || len(p.parts)+len(p.reached) > 0):
 		return errReplica
-	case err == nil && len(p.parts) == 0:
+	case err == nil && len(p.parts) == 0 && (len(p.reached) == 0 || c.state.multi):
+		c.readBy(p.reached)
 		return c.pass(cmd, req)
 	}
 	if refused, err := c.refusedByRedis(cmd, req); refused || err != nil {
 		return err
 	}
 	if err != nil {
-		c.state.refused = c.state.multi
-		return c.refuse(err)
+		return c.deny(req, err)
+	}
+	if len(p.parts) == 0 {
+		return c.passPatterns(p, req)
 	}
 	return c.guard(cmd, p, req)
 }
@@ -293,6 +298,7 @@ func (c *client) broken(err error) error {
 // refuse answers a command with an error line.
 func (c *client) refuse(err error) error {
 	c.logRefusal(err)
+	c.behind.refused(c, err)
 	return c.local(errorLine(err, time.Now()))
 }
 

@@ -31,14 +31,14 @@ func (c *client) doUnder(args [][]byte) error {
 		return err
 	}
 	if cmd.Name == "watch" || cmd.Is(command.FlagPubSub) {
-		return &deniedError{cmd.Name + " can't be done under a grant: it changes the connection"}
+		return &deniedError{reason: cmd.Name + " can't be done under a grant: it changes the connection"}
 	}
 	p, err := c.plan(cmd, args)
 	switch {
 	case err != nil:
 		return err
 	case len(p.parts) == 0:
-		return &deniedError{cmd.Name + " touches no key: there is no session that the grant could be of"}
+		return &deniedError{reason: cmd.Name + " touches no key: there is no session that the grant could be of"}
 	}
 	return c.guard(cmd, p, resp.Request{Args: args, Raw: resp.AppendCommand(nil, args...)})
 }
@@ -48,7 +48,7 @@ func (c *client) commandOf(args [][]byte) (*command.Command, error) {
 	cmd, ok := c.srv.commands.table.Lookup(args)
 	switch {
 	case isSaid(args[0]):
-		return nil, &deniedError{fmt.Sprintf("%s can't be said inside another command", clip(args[0]))}
+		return nil, &deniedError{reason: fmt.Sprintf("%s can't be said inside another command", clip(args[0]))}
 	case !ok:
 		return nil, wordError(fmt.Sprintf("ERR unknown command '%s'", clip(args[0])))
 	case !cmd.Fits(len(args)):

@@ -16,7 +16,10 @@ import (
 var errUnproved = errors.New("the client's user may not WATCH, MULTI or EXEC, which the fence needs")
 
 // deniedError refuses a command that cannot be guarded, or a reserved key.
-type deniedError struct{ reason string }
+type deniedError struct {
+	reason  string
+	unknown bool // since the upstream's table does not have the command
+}
 
 func (e *deniedError) Error() string { return e.reason }
 
@@ -112,6 +115,10 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "an earlier write of the same owner used up the read"
 	case lock.ReasonUnsure:
 		why = "another task of the same owner read the key before its last write, and this write can't be told from that task's"
+	case lock.ReasonUnnamed:
+		why, then = "a SORT of the same owner may have read the key by a pattern, where no fence covers it", "Read the key by itself, then write."
+	case lock.ReasonUnheard:
+		why = "a command before this one was refused, and this one was sent before that could be heard"
 	case lock.ReasonUpstream:
 		why = "the connection to the upstream Redis broke since the session was read"
 	case lock.ReasonRevised:

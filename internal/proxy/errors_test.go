@@ -75,7 +75,7 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 			`TRYAGAIN rule "chat" session "s42" is held by another owner. Nothing was written; try again later.`,
 		},
 		{
-			&deniedError{"the key \"fence-proxy:x\" is reserved for fence records"},
+			&deniedError{reason: "the key \"fence-proxy:x\" is reserved for fence records"},
 			`FENCEDENIED the key "fence-proxy:x" is reserved for fence records`,
 		},
 		{
@@ -110,7 +110,7 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 }
 
 func TestAnErrorLineIsOneLine(t *testing.T) {
-	line := string(errorLine(&deniedError{"the key \r\n+OK\r\n is odd"}, time.Now()))
+	line := string(errorLine(&deniedError{reason: "the key \r\n+OK\r\n is odd"}, time.Now()))
 	if want := "-FENCEDENIED the key   +OK   is odd\r\n"; line != want {
 		t.Errorf("%q, want %q", line, want)
 	}

@@ -13,6 +13,7 @@ func (c *client) exec(req resp.Request) error {
 	tx := &c.tx
 	err := c.replan()
 	if err == nil && !tx.guarded() && !c.state.refused && !tx.failed {
+		c.readBy(tx.plan.reached)
 		if err := c.passOn(); err != nil {
 			return err
 		}

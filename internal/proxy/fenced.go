@@ -64,9 +64,19 @@ func (c *client) escaped() error {
 	command := x.Frame(b.Command)
 	switch {
 	case len(command) > 0 && !isError(command) && string(command) != queuedReply,
-		x.Opened && b.Checks > 0 && isError(x.Frame(0)) && !c.decideWrite(0):
+		x.Opened && c.unwatchedBy(b) && !c.decideWrite(0):
 		c.state.proved = false
 		return errEscaped
 	}
 	return nil
+}
+
+// unwatchedBy reports whether the store has refused to WATCH a record that a block checks.
+func (c *client) unwatchedBy(b tokenstore.Block) bool {
+	for i := range b.Checks {
+		if isError(c.exchange.Frame(b.Watch(i))) {
+			return true
+		}
+	}
+	return false
 }

@@ -29,10 +29,11 @@ type groupKey struct {
 
 // group is one client.
 type group struct {
-	key     groupKey
-	locks   *lock.Group
-	members int
-	left    time.Time // when the last connection closed
+	key      groupKey
+	locks    *lock.Group
+	patterns patterns // by which it has read
+	members  int
+	left     time.Time // when the last connection closed
 }
 
 // groups are a server's clients.

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +22,9 @@ type body struct {
 	raw   []byte // as it came
 	count int    // how many commands
 	tx    *transaction
-	now   bool // a try: it waits for no holder, and a nil is no answer (blocking.go)
-	once  *tokenstore.Once
-	lists bool // its reply lists keys, and is kept for the reserved ones to be left out
+	now   bool    // a try: it waits for no holder, and a nil is no answer (blocking.go)
+	once  *spoken // it is to be carried out once: how its reply is said
+	lists bool    // its reply lists keys, and is kept for the reserved ones to be left out
 }
 
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.
@@ -39,6 +41,9 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 			return nil
 		}
 		return err
+	}
+	if err := c.within(&p); err != nil {
+		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
 	for {
@@ -69,8 +74,10 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		c.reading = p.parts
 		c.reads()
 	}
+	c.readBy(p.reached)
 	err := run(p, b, start)
 	c.reading = nil
+	c.readBy(p.reached)
 	if err != nil {
 		giveUp(p.parts)
 		if c.unfenced(p, b, err) {
@@ -131,6 +138,31 @@ func (c *client) prove(b body) (refusal []byte, err error) {
 	}
 	c.state.proved = true
 	return nil, nil
+}
+
+// within leaves out the sessions of databases that the server does not have: it refuses what would reach into them. The
+// error is its refusal to a user who may not SELECT, as what is about the other sessions needs.
+func (c *client) within(p *plan) error {
+	for i := len(p.parts) - 1; i >= 0; i-- {
+		db := p.parts[i].sequence.Record.DB
+		if db == c.state.db {
+			continue
+		}
+		x := c.exchange
+		x.Reset(2, -1, false, nil)
+		there := resp.AppendCommandStrings(nil, "SELECT", strconv.Itoa(db))
+		if err := c.roundTrip(x, append(there, resp.AppendCommandStrings(nil, "SELECT", strconv.Itoa(c.state.db))...)); err != nil {
+			return err
+		}
+		switch f := x.Frame(0); {
+		case !isError(f):
+		case bytes.HasPrefix(f, []byte("-NOPERM ")):
+			return replyError(f)
+		default:
+			p.parts = slices.Delete(p.parts, i, i+1)
+		}
+	}
+	return nil
 }
 
 // turn waits for the client's turn on a sequence: other connections of the same owner may be

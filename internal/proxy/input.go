@@ -21,6 +21,7 @@ var inputs = sync.Pool{New: func() any { return new([inputLarge]byte) }}
 type input struct {
 	buf        []byte
 	start, end int
+	taken      int64 // consumed so far
 
 	small []byte            // of inputSize
 	large *[inputLarge]byte // nil unless buf is it
@@ -31,7 +32,10 @@ type input struct {
 func (in *input) bytes() []byte { return in.buf[in.start:in.end] }
 
 // consume takes n bytes off. They stay where they are until the next fill.
-func (in *input) consume(n int) { in.start += n }
+func (in *input) consume(n int) {
+	in.start += n
+	in.taken += int64(n)
+}
 
 // join returns requests with last behind them. Where they were read one behind the other, and last was consumed
 // last, they are not copied, and stay until the next fill.

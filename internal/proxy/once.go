@@ -1,15 +1,12 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
-	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -40,7 +37,7 @@ func (c *client) once(args [][]byte) error {
 		return err
 	}
 	if why := notOnce(cmd, inner); why != "" {
-		return &deniedError{cmd.Name + " " + onceRefused + why}
+		return &deniedError{reason: cmd.Name + " " + onceRefused + why}
 	}
 	p, err := c.plan(cmd, inner)
 	if err != nil {
@@ -48,18 +45,20 @@ func (c *client) once(args [][]byte) error {
 	}
 	key, ok := c.firstKey(cmd, inner)
 	if !ok {
-		return &deniedError{cmd.Name + " " + onceRefused + "it touches no key"}
+		return &deniedError{reason: cmd.Name + " " + onceRefused + "it touches no key"}
 	}
 	sub, err := c.subjectOf(key)
 	if err != nil {
 		return err
 	}
-	o := tokenstore.NewOnce(sub.record, id, ttl, inner)
+	_, typed := typedReplies[cmd.Name]
+	o := tokenstore.NewOnce(sub.record, id, ttl, typed, inner)
+	speaks := c.speaks(cmd, inner)
 	switch kept, refusal, err := c.keptReply(key, o); {
 	case refusal != nil || err != nil:
 		return c.inItsWords(refusal, err)
 	case kept != nil:
-		return c.local(c.spoken(kept))
+		return c.local(speaks.reply(kept))
 	}
 	raw := c.srv.store.AppendOnce(nil, o)
 	if len(p.parts) == 0 {
@@ -67,14 +66,14 @@ func (c *client) once(args [][]byte) error {
 		if err != nil {
 			return &unknownError{sub.record.String(), err}
 		}
-		return c.onceReply(x.Frame(0))
+		return c.onceReply(x.Frame(0), speaks)
 	}
-	err = c.guarded(p, body{raw: raw, count: 1, once: o}, c.write)
+	err = c.guarded(p, body{raw: raw, count: 1, once: &speaks}, c.write)
 	var fenced *lock.FencedError
 	var locked *lock.LockedError
 	if errors.As(err, &fenced) || errors.As(err, &locked) { // perhaps by who carried it out meanwhile
 		if kept, refusal, again := c.keptReply(key, o); kept != nil && refusal == nil && again == nil {
-			return c.local(c.spoken(kept))
+			return c.local(speaks.reply(kept))
 		}
 	}
 	return err
@@ -128,43 +127,10 @@ func onceError(err error) error {
 }
 
 // onceReply gives the client what the script has answered.
-func (c *client) onceReply(frame []byte) error {
+func (c *client) onceReply(frame []byte, speaks spoken) error {
 	reply, err := c.srv.store.ParseOnce(frame)
 	if err != nil {
 		return onceError(err)
 	}
-	return c.local(c.spoken(reply))
-}
-
-// spoken returns a RESP2 reply in the client's protocol: in RESP3 there is one null.
-func (c *client) spoken(reply []byte) []byte {
-	if c.state.proto != 3 || !bytes.Contains(reply, []byte("-1\r\n")) {
-		return reply
-	}
-	v, _, err := resp.ParseValue(reply)
-	if err != nil {
-		return reply
-	}
-	return appendSpoken(nil, v)
-}
-
-// appendSpoken appends a value of RESP2 as RESP3.
-func appendSpoken(dst []byte, v resp.Value) []byte {
-	switch {
-	case v.Null:
-		return resp.AppendNull(dst, true)
-	case v.Type == '*':
-		dst = resp.AppendArray(dst, len(v.Elems))
-		for _, e := range v.Elems {
-			dst = appendSpoken(dst, e)
-		}
-		return dst
-	case v.Type == '$':
-		return resp.AppendBulk(dst, v.Str)
-	case v.Type == ':':
-		return resp.AppendInt(dst, v.Int)
-	case v.IsError():
-		return resp.AppendError(dst, strings.TrimSpace(string(v.Str)))
-	}
-	return resp.AppendSimple(dst, string(v.Str))
+	return c.local(speaks.reply(reply))
 }

@@ -213,7 +213,7 @@ func (c *client) presentGiven(p plan, i int, b body, write lock.Write, sent, sta
 	q := &p.parts[i]
 	s := q.sequence
 	for {
-		token, err = c.tokenFor(s, write, sent)
+		token, err = c.beforeWrite(&p.parts[i], &write, sent)
 		held := s.State() == lock.Held || s.IsApart()
 		if err != nil || token.Grant > 0 && (held || !b.watches(c) || !token.OrBlind) {
 			return token, false, err

@@ -45,7 +45,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	}
 	if c.state.miscounts && (name == "select" || name == "auth" || name == "hello") {
 		c.state.refused = true
-		return c.refuse(&deniedError{name + " can't be in a transaction behind a subscription to several channels or to none, or with a PUBLISH: Redis sends " +
+		return c.refuse(&deniedError{reason: name + " can't be in a transaction behind a subscription to several channels or to none, or with a PUBLISH: Redis sends " +
 			"more or fewer replies than it says, and the proxy can't tell which is whose"})
 	}
 	c.blocking = c.blocking || cmd != nil && cmd.Is(command.FlagBlocking)

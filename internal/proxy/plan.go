@@ -23,6 +23,8 @@ type part struct {
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write
+
+	unnamed []uint64 // of the keys it writes, those that its owner may have read by a pattern (patterns.go)
 }
 
 // plan is what a command means to the guard.
@@ -35,6 +37,8 @@ type plan struct {
 	atomic bool
 	reads  bool // besides: it is a write whose reply the client goes on from
 	looks  bool // the client is among the readers of one of its rules
+
+	reached []reach // what it reads by patterns
 }
 
 // hashSeed makes key and command hashes; they never leave the process.
@@ -54,13 +58,18 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 	if c.keys = keys; cap(keys) > keepLen {
 		c.keys = nil
 	}
-	if !complete && c.mentions(args) {
+	reached, told, err := c.reaches(cmd, args)
+	if err != nil {
+		return p, err
+	}
+	p.reached = reached
+	if !complete && !told && c.mentions(args) {
 		asked, err := c.srv.commands.keys(args)
 		switch {
 		case err == nil:
 			keys = asked
-		case cmd.Derives(args):
-			return p, &deniedError{fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
+		case cmd.Derives():
+			return p, &deniedError{reason: fmt.Sprintf("%s: the keys of this call can't be told, and it names a guarded prefix: %v", cmd.Name, err)}
 		default: // it is malformed, or newer than this proxy: whatever may be a key counts as one
 			keys = c.mentioned(keys[:0], args)
 			c.keys = keys
@@ -70,6 +79,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		return p, err
 	}
 	look, guarded, first := isLook(cmd, args), false, -1
+	other := c.otherDB(cmd, args)
 	for i, key := range keys {
 		if key.Index >= len(args) {
 			continue
@@ -80,10 +90,17 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		}
 		writes := key.Access == command.Write && !look
 		p.writes = p.writes || writes
-		if c.place(&p, name, writes) {
+		db := c.state.db
+		if other >= 0 && i > 0 { // what COPY makes
+			db = other
+		}
+		if c.place(&p, db, name, writes) {
 			guarded = guarded || writes
 		} else if first < 0 {
 			first = i
+		}
+		if other >= 0 && cmd.Name == "move" {
+			guarded = c.place(&p, other, name, writes) || guarded
 		}
 	}
 	if c.doing > 0 && len(p.parts) == 0 && first >= 0 { // then the first key's session is the one that is meant
@@ -127,17 +144,18 @@ func (p *plan) read() {
 	}
 }
 
-// add notes a key of a sequence, once for each session; sessions are kept sorted.
-func (p *plan) add(s *lock.Sequence, key []byte, birth int) {
+// add notes a key of a sequence, once for each session; sessions are kept sorted. The part is p's, until the next call.
+func (p *plan) add(s *lock.Sequence, key []byte, birth int) *part {
 	hash := maphash.Bytes(hashSeed, key)
 	at, found := p.find(s)
 	if !found {
-		p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
-		return
+		at = p.insert(part{sequence: s, birth: birth, keys: []uint64{hash}})
 	}
-	if q := &p.parts[at]; q.keys[len(q.keys)-1] != hash {
+	q := &p.parts[at]
+	if q.keys[len(q.keys)-1] != hash {
 		q.keys = append(q.keys, hash)
 	}
+	return q
 }
 
 // find returns where a session is among the parts.
@@ -161,7 +179,8 @@ func (p *plan) insert(q part) (at int) {
 // place is where a session is in the order of locking, or would be.
 func (p *plan) place(s *lock.Sequence, birth int) int {
 	at, _ := slices.BinarySearchFunc(p.parts, s, func(q part, s *lock.Sequence) int {
-		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]))
+		return cmp.Or(cmp.Compare(q.birth, birth), strings.Compare(q.sequence.Record.Keys()[0], s.Record.Keys()[0]),
+			cmp.Compare(q.sequence.Record.DB, s.Record.DB))
 	})
 	return at
 }
@@ -194,22 +213,22 @@ func (c *client) granted(key []byte) *lock.Sequence {
 func (c *client) guardable(cmd *command.Command, args [][]byte, p plan) error {
 	where := p.parts[0].sequence.Record
 	deny := func(why string) error {
-		return &deniedError{fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
+		return &deniedError{reason: fmt.Sprintf("%v: %s %s", where, cmd.Name, why)}
 	}
 	switch {
 	case c.state.multi && c.tx.passed:
 		return deny(fmt.Sprintf("can't be guarded in a transaction of more than %d MiB, or behind a login, HELLO, a subscription, CLIENT REPLY or TRACKING", heldMost>>20))
-	case c.otherDB(cmd, args):
-		return deny("reaches into another database, where its session can't be fenced from here")
+	case c.doing > 0 && c.otherDB(cmd, args) >= 0:
+		return deny("reaches into another database, for which the grant is not")
 	case blocks(cmd, args) && !c.state.multi && blockers[cmd.Name].timeout == nil:
 		return deny("blocks in a way that the proxy does not know: it can't be guarded")
 	}
 	return nil
 }
 
-// otherDB reports whether a call writes to a database that is not the connection's. One that is no number, Redis
-// refuses.
-func (c *client) otherDB(cmd *command.Command, args [][]byte) bool {
+// otherDB returns the database that a call writes to if it is not the connection's, else -1. One that is no number,
+// Redis refuses.
+func (c *client) otherDB(cmd *command.Command, args [][]byte) int {
 	at := 0
 	switch cmd.Name {
 	case "move":
@@ -223,10 +242,13 @@ func (c *client) otherDB(cmd *command.Command, args [][]byte) bool {
 		}
 	}
 	if at == 0 || at >= len(args) {
-		return false
+		return -1
 	}
 	db, err := strconv.Atoi(string(args[at]))
-	return err == nil && db != c.state.db
+	if err != nil || db == c.state.db {
+		return -1
+	}
+	return max(db, -1)
 }
 
 // unknown judges a command that the upstream's table does not have: Redis may still know it, so
@@ -238,7 +260,10 @@ func (c *client) unknown(args [][]byte) error {
 		}
 	}
 	if c.mentions(args) {
-		return &deniedError{fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0]))}
+		return &deniedError{
+			reason:  fmt.Sprintf("the command %q is not in the upstream's command table, and it names a guarded key", clip(args[0])),
+			unknown: true,
+		}
 	}
 	return nil
 }
@@ -261,7 +286,7 @@ func (c *client) mentions(args [][]byte) bool {
 }
 
 func reserved(key []byte) error {
-	return &deniedError{fmt.Sprintf("the key %q is reserved for fence records", clip(key))}
+	return &deniedError{reason: fmt.Sprintf("the key %q is reserved for fence records", clip(key))}
 }
 
 // clip keeps names in messages short.

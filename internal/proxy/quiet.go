@@ -52,7 +52,7 @@ func (c *client) clientReply(req resp.Request) error {
 			return nil
 		}
 		c.state.refused = true
-		return c.refuse(&deniedError{"CLIENT REPLY can't be turned off inside MULTI: half of EXEC's reply would be missing"})
+		return c.refuse(&deniedError{reason: "CLIENT REPLY can't be turned off inside MULTI: half of EXEC's reply would be missing"})
 	}
 	x, err := c.sync(askReply, false)
 	if err != nil {

@@ -161,15 +161,16 @@ func (s *Server) watchRules() (stop func()) {
 	}
 }
 
-// place notes what a key means: the sessions that it is in, now and from before. It reports whether it is in any.
-func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {
-	if s := c.granted(key); s != nil {
+// place notes what a key of a database means: the sessions that it is in, now and from before. It reports whether it is
+// in any.
+func (c *client) place(p *plan, db int, key []byte, writes bool) (guarded bool) {
+	if s := c.granted(key); s != nil && db == c.state.db {
 		p.add(s, key, 0)
 		return true
 	}
 	r := p.rules.set.Match(key)
 	if p.aged = len(p.rules.former) > 0; p.aged {
-		guarded = c.placeBefore(p, r, key, writes)
+		guarded = c.placeBefore(p, db, r, key, writes)
 	}
 	switch {
 	case !r.Guards():
@@ -180,12 +181,16 @@ func (c *client) place(p *plan, key []byte, writes bool) (guarded bool) {
 		}
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	p.add(c.ownerOf(r).Sequence(c.state.db, r, c.session).Under(r, writes), key, p.rules.births[r])
+	s := c.ownerOf(r).Sequence(db, r, c.session).Under(r, writes)
+	q := p.add(s, key, p.rules.births[r])
+	if writes {
+		c.unnamed(q, key)
+	}
 	return true
 }
 
 // placeBefore notes the sessions that a key was in before; r is the rule that it falls to now.
-func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (guarded bool) {
+func (c *client) placeBefore(p *plan, db int, r *rule.Rule, key []byte, writes bool) (guarded bool) {
 	now := time.Now()
 	for i := range p.rules.former {
 		f := &p.rules.former[i]
@@ -195,7 +200,7 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 		}
 		owner := c.ownerOf(old)
 		c.session = old.AppendSession(c.session[:0], key)
-		s, state := owner.Open(c.state.db, old, c.session)
+		s, state := owner.Open(db, old, c.session)
 		ended := state != lock.Held && state != lock.Broken
 		switch {
 		case r.Guards() && old.Name == r.Name && bytes.Equal(c.session, r.AppendSession(nil, key)):
@@ -203,7 +208,7 @@ func (c *client) placeBefore(p *plan, r *rule.Rule, key []byte, writes bool) (gu
 				continue // it is all one
 			}
 		case r.Guards() && !f.over(now):
-			s = owner.Sequence(c.state.db, old, c.session)
+			s = owner.Sequence(db, old, c.session)
 		case s == nil:
 			continue
 		case ended && !writes:

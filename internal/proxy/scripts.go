@@ -54,6 +54,6 @@ func declares(c *client, keys [][]byte, r *rule.Rule) bool {
 }
 
 func undeclaredBy(cmd *command.Command, r *rule.Rule) error {
-	return &deniedError{fmt.Sprintf("rule %q: %s: the script names keys under %q and declares none: pass them as KEYS, or set scripts: allow for the rule",
+	return &deniedError{reason: fmt.Sprintf("rule %q: %s: the script names keys under %q and declares none: pass them as KEYS, or set scripts: allow for the rule",
 		r.Name, cmd.Name, r.Prefix)}
 }

@@ -51,6 +51,7 @@ type Server struct {
 	unproved bool       // it is not known whether Redis lets the proxy's own user guard
 
 	owner    *lock.Owner // of rules with owner: proxy
+	patterns patterns    // by which that has read
 	shares   *shares     // of clients that have not logged in themselves
 	logins   logins
 	buffers  upstream.Buffers // of clients' own upstream connections

@@ -31,7 +31,7 @@ func (a *agent) answers(command string, lines int) error {
 		return err
 	}
 	if first[0] == '-' {
-		return &deniedError{first}
+		return &deniedError{reason: first}
 	}
 	return a.skip(lines - 1)
 }

@@ -112,7 +112,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if tx.plan.looksOn() {
 			return c.passUnobserved(cmd, req)
 		}
-		denied = &deniedError{tx.plan.sessions() + ": a transaction that is guarded can't have " + name + " in it"}
+		denied = &deniedError{reason: tx.plan.sessions() + ": a transaction that is guarded can't have " + name + " in it"}
 	}
 	if denied == nil && (tx.guarded() || len(p.parts) > 0) {
 		denied = c.fits(p, req, selected)
@@ -124,8 +124,7 @@ func (c *client) enqueue(cmd *command.Command, p plan, req resp.Request, denied 
 		if begun, err := c.tried(); !begun || err != nil {
 			return c.alone(req, err)
 		}
-		c.state.refused = true
-		return c.refuse(denied)
+		return c.deny(req, denied)
 	}
 	if name == "select" {
 		c.state.selects(database(req.Args), c.state.queued)
@@ -160,9 +159,9 @@ func (c *client) fits(p plan, req resp.Request, selected int) error {
 	}
 	switch {
 	case selected >= 0 && selected != c.state.db:
-		return &deniedError{where.sessions() + ": a transaction that is guarded can't reach into another database by SELECT"}
+		return &deniedError{reason: where.sessions() + ": a transaction that is guarded can't reach into another database by SELECT"}
 	case len(c.tx.raw)+len(req.Raw) > heldMost:
-		return &deniedError{where.sessions() + ": a transaction that is guarded can't have more than " + strconv.Itoa(heldMost>>20) + " MiB"}
+		return &deniedError{reason: where.sessions() + ": a transaction that is guarded can't have more than " + strconv.Itoa(heldMost>>20) + " MiB"}
 	}
 	return nil
 }
@@ -178,10 +177,14 @@ func (tx *transaction) add(p plan, cmd *command.Command, req resp.Request) {
 // carried out as a write is: once, and only when it is granted.
 func (tx *transaction) note(p plan, cmd *command.Command, req resp.Request, index int) {
 	tx.plan.aged = tx.plan.aged || p.aged
+	tx.plan.reached = append(tx.plan.reached, p.reached...)
 	for _, q := range p.parts {
 		keys, writes := slices.Clone(q.keys), p.writes && !q.reading
 		tx.touches = append(tx.touches, touch{q.sequence, index, writes, p.reads || !p.writes, keys, commandHash(req.Raw)})
 		tx.plan.touch(q.sequence, q.birth, writes, p.atomic, keys)
+		if !p.atomic {
+			tx.plan.leaveUnnamed(q)
+		}
 	}
 	tx.plan.writes = tx.plan.writes || p.writes || cmd == nil || !cmd.Is(command.FlagReadOnly)
 }
@@ -228,6 +231,13 @@ func (p *plan) touch(s *lock.Sequence, birth int, writes, atomic bool, keys []ui
 		if !slices.Contains(q.keys, key) {
 			q.keys = append(q.keys, key)
 		}
+	}
+}
+
+// leaveUnnamed takes over which of a command's keys may have been read by patterns.
+func (p *plan) leaveUnnamed(q part) {
+	if at, found := p.find(q.sequence); found {
+		p.parts[at].unnamed = append(p.parts[at].unnamed, q.unnamed...)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 	w.parts, w.writes, w.blind = w.parts[:0], w.writes[:0], w.blind[:0]
 	for i := range p.parts {
 		q := &p.parts[i]
-		write := lock.Write{Keys: q.keys, Atomic: p.atomic || q.atomic}
+		write := lock.Write{Keys: q.keys, Unnamed: q.unnamed, Atomic: p.atomic || q.atomic}
 		ask := c.presentOwn
 		if c.srv.locks.Outside() {
 			ask = c.presentGiven
@@ -120,7 +120,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 // presentOwn is what the i-th session of a write presents where the store itself grants.
 func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start time.Time) (token lock.Token, passed bool, err error) {
 	q := &p.parts[i]
-	token, err = c.tokenFor(q.sequence, write, sent)
+	token, err = c.beforeWrite(q, &write, sent)
 	if err != nil || !b.watches(c) || q.sequence.State() == lock.Held || token.Grant > 0 && !token.OrBlind {
 		return token, false, err
 	}
@@ -129,34 +129,25 @@ func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start
 		return token, false, err
 	}
 	q.taken = true
-	token, err = c.tokenFor(q.sequence, write, sent)
+	token, err = c.beforeWrite(q, &write, sent)
 	return token, false, err
-}
-
-// tokenFor asks a sequence which token a write presents.
-func (c *client) tokenFor(s *lock.Sequence, write lock.Write, sent time.Time) (lock.Token, error) {
-	token, err := s.BeforeWrite(context.Background(), write, sent)
-	for c.lookedOn(s, err) { // each time less is stale
-		token, err = s.BeforeWrite(context.Background(), write, sent)
-	}
-	return token, err
 }
 
 // sendWrite sends the block of a write and waits for its replies. Where the fence stands on the
 // connection, the block needs no check.
 func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	w, x := &c.commit, c.exchange
-	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant)
+	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant) || len(p.parts) == 0
 	var caching []byte
 	if up == c.up {
 		caching = c.armed
 	}
-	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], w.parts, caching, b.raw, b.count, stands)
+	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], c.state.db, w.parts, caching, b.raw, b.count, stands)
 	c.unwatched(up)
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
 	switch {
 	case b.tx != nil:
-		if x.Whole, x.Tail = !b.lists, len(p.parts); b.lists {
+		if x.Whole, x.Tail = !b.lists, w.block.Tail; b.lists {
 			x.Stream = -1
 		}
 		b.hears(c, w.block.Command)
@@ -328,7 +319,7 @@ func (c *client) answeredBy(b body, reply []byte) error {
 	case b.lists:
 		return c.listed(b)
 	case b.once != nil:
-		return c.onceReply(reply)
+		return c.onceReply(reply, *b.once)
 	case !b.now:
 		return nil // it was streamed
 	case isNil(reply):

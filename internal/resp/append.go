@@ -39,6 +39,22 @@ func AppendMap(dst []byte, n int, resp3 bool) []byte {
 	return append(strconv.AppendInt(append(dst, '%'), int64(n), 10), "\r\n"...)
 }
 
+// AppendSet appends the header of a set, or in RESP2 of an array; n values have to follow.
+func AppendSet(dst []byte, n int, resp3 bool) []byte {
+	if !resp3 {
+		return redcon.AppendArray(dst, n)
+	}
+	return append(strconv.AppendInt(append(dst, '~'), int64(n), 10), "\r\n"...)
+}
+
+// AppendDouble appends a double, given as text, or in RESP2 the bulk string that has it.
+func AppendDouble(dst, text []byte, resp3 bool) []byte {
+	if !resp3 {
+		return redcon.AppendBulk(dst, text)
+	}
+	return append(append(append(dst, ','), text...), "\r\n"...)
+}
+
 // AppendBulk appends a bulk string.
 func AppendBulk(dst, s []byte) []byte { return redcon.AppendBulk(dst, s) }
 

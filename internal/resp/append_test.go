@@ -19,6 +19,10 @@ func TestEncoding(t *testing.T) {
 		{AppendNull(nil, true), "_\r\n"},
 		{AppendNullArray(nil, false), "*-1\r\n"},
 		{AppendNullArray(nil, true), "_\r\n"},
+		{AppendSet(nil, 2, false), "*2\r\n"},
+		{AppendSet(nil, 2, true), "~2\r\n"},
+		{AppendDouble(nil, []byte("1.5"), false), "$3\r\n1.5\r\n"},
+		{AppendDouble(nil, []byte("1.5"), true), ",1.5\r\n"},
 	} {
 		if string(c.got) != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -69,6 +69,21 @@ func (s *Set) Match(key []byte) *Rule {
 	return nil
 }
 
+// Reached returns the rules of the keys that begin with prefix, as far as that can be told: that of the prefix itself, and
+// those of longer ones.
+func (s *Set) Reached(prefix []byte) []*Rule {
+	var reached []*Rule
+	if r := s.Match(prefix); r != nil {
+		reached = append(reached, r)
+	}
+	for _, r := range s.Rules() {
+		if len(r.Prefix) > len(prefix) && r.Prefix[:len(prefix)] == string(prefix) {
+			reached = append(reached, r)
+		}
+	}
+	return reached
+}
+
 // Rules returns the rules in the order they were given. The slice is the
 // caller's.
 func (s *Set) Rules() []*Rule {

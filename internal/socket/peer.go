@@ -25,6 +25,16 @@ func (p *peer) look(fd uintptr) {
 	p.idle = errno == syscall.EAGAIN
 }
 
+// Unread returns how many bytes have come that were not read yet, as far as that can be told.
+func (c *Conn) Unread() int {
+	if c.raw == nil {
+		return 0
+	}
+	n := 0
+	_ = c.raw.Control(func(fd uintptr) { n = unread(fd) })
+	return n
+}
+
 // HungUp reports whether the peer has closed its side, though data may be left to read.
 func (c *Conn) HungUp() bool {
 	if c.raw == nil {

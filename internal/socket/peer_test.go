@@ -37,11 +37,25 @@ func TestAHangUpIsSeenBehindData(t *testing.T) {
 	}
 }
 
+func TestWhatHasComeIsCounted(t *testing.T) {
+	c, far := tcp(t)
+	if n := c.Unread(); n != 0 {
+		t.Fatalf("%d bytes at first", n)
+	}
+	_, _ = far.Write([]byte("xyz"))
+	for c.Unread() < 3 { // until it has arrived
+	}
+	buf := make([]byte, 1)
+	if n, err := c.Read(buf); n != 1 || err != nil || c.Unread() != 2 {
+		t.Errorf("%d bytes are left", c.Unread())
+	}
+}
+
 func TestAPipeCannotBeProbed(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	_ = far.Close()
-	if c := New(near); c.HungUp() || !c.Idle() {
+	if c := New(near); c.HungUp() || !c.Idle() || c.Unread() != 0 {
 		t.Error("its end is said to be known")
 	}
 }

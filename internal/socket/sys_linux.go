@@ -52,6 +52,15 @@ func call(trap, fd uintptr, p unsafe.Pointer, n int) (int, syscall.Errno) {
 	}
 }
 
+// unread returns how many bytes have come on a socket.
+func unread(fd uintptr) int {
+	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // hungUp reports whether the peer has closed its side.
 func hungUp(fd uintptr) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}

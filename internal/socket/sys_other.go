@@ -46,3 +46,6 @@ func call(f func(fd int, p []byte) (int, error), fd uintptr, p []byte) (int, sys
 		}
 	}
 }
+
+// unread is not known here.
+func unread(uintptr) int { return 0 }

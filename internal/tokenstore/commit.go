@@ -62,28 +62,68 @@ type Block struct {
 	// Exec is the index of the EXEC's reply: an array of the client's replies and a settlement a
 	// session, nil when a check refused, or an error when a command could not be queued.
 	Exec int
+	// Tail is how many elements of the EXEC's array come behind the client's.
+	Tail int
+
+	// spread: sessions are in several databases, so the connection selects each one's for what is about it.
+	spread bool
+}
+
+// Watch is the index of the reply to a WATCH that session i's check needs.
+func (b Block) Watch(i int) int {
+	if b.spread {
+		return 3*i + 1
+	}
+	return 0
 }
 
 // Check is the index of session i's check.
-func (b Block) Check(i int) int { return 1 + i }
+func (b Block) Check(i int) int {
+	if b.spread {
+		return 3*i + 2
+	}
+	return 1 + i
+}
 
 // Settle is the index of session i's settlement, counting the elements of the EXEC's array from
 // the EXEC's own index on.
-func (b Block) Settle(i int) int { return b.Exec + b.Commands + i }
+func (b Block) Settle(i int) int {
+	if b.spread {
+		i = 2*i + 1
+	}
+	return b.Exec + b.Commands + i
+}
 
-// AppendCommit appends the block that applies so many commands of a client (RESP bytes) under their tokens.
+// AppendCommit appends the block that applies so many commands of a client (RESP bytes) under their tokens. db is the
+// connection's database.
 // With watched, the records' tokens are under WATCH on the connection since they were last known
 // to be good (AppendWatch, AppendVerify): the block needs no check then. before, if there is any, is one request to be
 // sent right before the transaction.
-func (s *Store) AppendCommit(dst []byte, parts []Commit, before, commands []byte, count int, watched bool) ([]byte, Block) {
-	b := Block{Commands: count}
-	if !watched && !allPassed(parts) {
+func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, commands []byte, count int, watched bool) ([]byte, Block) {
+	b := Block{Commands: count, Tail: len(parts)}
+	for i := range parts {
+		b.spread = b.spread || parts[i].Record.DB != db
+	}
+	switch {
+	case watched, allPassed(parts):
+	case b.spread:
+		for i := range parts {
+			dst = appendSelect(dst, parts[i].Record.DB)
+			if parts[i].Passed {
+				dst = append(dst, s.scripts.unchecked...) // in the place of a WATCH
+			} else {
+				dst = appendWatch(dst, parts[i:i+1])
+			}
+			dst = s.appendCheck(dst, &parts[i])
+		}
+		dst = appendSelect(dst, db)
+		b.Checks, b.Frames = len(parts), 3*len(parts)+1
+	default:
 		dst = appendWatch(dst, parts)
 		for i := range parts {
 			dst = s.appendCheck(dst, &parts[i])
 		}
-		b.Checks = len(parts)
-		b.Frames = 1 + len(parts)
+		b.Checks, b.Frames = len(parts), 1+len(parts)
 	}
 	if len(before) > 0 {
 		dst = append(dst, before...)
@@ -92,13 +132,22 @@ func (s *Store) AppendCommit(dst []byte, parts []Commit, before, commands []byte
 	dst = append(dst, "*1\r\n$5\r\nMULTI\r\n"...)
 	dst = append(dst, commands...)
 	for i := range parts {
+		if b.spread {
+			dst = appendSelect(dst, parts[i].Record.DB)
+		}
 		dst = s.appendSettle(dst, &parts[i])
 	}
+	if b.spread {
+		dst = appendSelect(dst, db)
+		b.Tail = 2*len(parts) + 1
+	}
 	b.Command = b.Frames + 1
-	b.Exec = b.Command + count + len(parts)
+	b.Exec = b.Command + count + b.Tail
 	b.Frames = b.Exec + 1
 	return append(dst, "*1\r\n$4\r\nEXEC\r\n"...), b
 }
+
+func appendSelect(dst []byte, db int) []byte { return appendStrings(dst, "SELECT", strconv.Itoa(db)) }
 
 // AppendWatch appends a WATCH of one record's token key.
 func (s *Store) AppendWatch(dst []byte, r *Record) []byte { return append(dst, r.watch...) }

@@ -65,7 +65,7 @@ func (w *wire) block(watched bool, command []string, attempts ...attempt) *outco
 	for i := range attempts {
 		parts[i] = attempts[i].Commit
 	}
-	bytes, block := w.store.AppendCommit(nil, parts, nil, []byte(harness.Encode(command...)), 1, watched)
+	bytes, block := w.store.AppendCommit(nil, 0, parts, nil, []byte(harness.Encode(command...)), 1, watched)
 	frames := w.replies(bytes, block.Frames)
 	o := &outcome{server: w.server, queued: frames[block.Command], exec: frames[block.Exec]}
 	for i := range block.Checks {

@@ -23,24 +23,30 @@ type Once struct {
 	key   string
 	print string // tells commands apart
 	ttl   string
+	proto string // of the kept reply, if the store speaks it
 	args  [][]byte
 }
 
-// NewOnce returns a command that has this id in a session; args stay the caller's.
-func NewOnce(r *Record, id []byte, ttl time.Duration, args [][]byte) *Once {
+// NewOnce returns a command that has this id in a session; args stay the caller's. With typed its reply is kept as RESP3,
+// where the store speaks that: it must have neither nulls nor maps inside, which Lua can't tell.
+func NewOnce(r *Record, id []byte, ttl time.Duration, typed bool, args [][]byte) *Once {
+	proto := "2"
+	if typed {
+		proto = "3"
+	}
 	h := sha256.New()
 	name := strings.ToLower(string(args[0]))
 	h.Write(resp.AppendCommand(nil, append([][]byte{[]byte(name)}, args[1:]...)...))
 	return &Once{
 		key:   strings.TrimSuffix(r.token, "t") + "o:" + string(id),
-		print: hex.EncodeToString(h.Sum(nil)), ttl: millis(ttl), args: args,
+		print: hex.EncodeToString(h.Sum(nil)), ttl: millis(ttl), proto: proto, args: args,
 	}
 }
 
 // AppendLook appends the question for a kept reply: it answers with one reply.
 func (o *Once) AppendLook(dst []byte) []byte { return appendStrings(dst, "GET", o.key) }
 
-// ParseLook reads the reply to AppendLook: the kept reply as RESP2, nil if there is none. Errors: ErrOtherCommand, *StoreError.
+// ParseLook reads the reply to AppendLook: the kept reply, nil if there is none. Errors: ErrOtherCommand, *StoreError.
 func (o *Once) ParseLook(frame []byte) ([]byte, error) {
 	v, _, err := resp.ParseValue(frame)
 	switch {
@@ -61,19 +67,20 @@ func (o *Once) ParseLook(frame []byte) ([]byte, error) {
 // AppendOnce appends the script that carries the command out, or gives the kept reply: it answers with one reply. Like a check, it
 // is sent as text.
 func (s *Store) AppendOnce(dst []byte, o *Once) []byte {
-	dst = redcon.AppendArray(dst, 5+1+len(o.args))
+	dst = redcon.AppendArray(dst, 6+1+len(o.args))
 	dst = append(dst, s.scripts.once.eval...)
 	dst = redcon.AppendBulkString(dst, "1")
 	dst = redcon.AppendBulkString(dst, o.key)
 	dst = redcon.AppendBulkString(dst, o.print)
 	dst = redcon.AppendBulkString(dst, o.ttl)
+	dst = redcon.AppendBulkString(dst, o.proto)
 	for _, a := range o.args {
 		dst = redcon.AppendBulk(dst, a)
 	}
 	return dst
 }
 
-// ParseOnce reads the reply to AppendOnce: the command's as RESP2. One that failed has its error. Errors: ErrOtherCommand.
+// ParseOnce reads the reply to AppendOnce: the command's as it is kept. One that failed has its error. Errors: ErrOtherCommand.
 func (s *Store) ParseOnce(frame []byte) ([]byte, error) {
 	v, _, err := resp.ParseValue(frame)
 	switch {

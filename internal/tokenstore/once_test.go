@@ -15,7 +15,7 @@ func once(id string, words ...string) *tokenstore.Once {
 	for i, w := range words {
 		args[i] = []byte(w)
 	}
-	return tokenstore.NewOnce(record(), []byte(id), time.Minute, args)
+	return tokenstore.NewOnce(record(), []byte(id), time.Minute, false, args)
 }
 
 // says carries it out, or has it repeated.
