@@ -486,7 +486,8 @@ func (p *play) describe(b *strings.Builder, session string) {
 	for _, k := range p.tasks {
 		s := k.c.sequence(session)
 		fmt.Fprint(b, "|", s.state, rank(s.grant), s.seq, rank(s.seen.Grant), s.seen.Seq, s.pending, s.lingering, s.broken != nil)
-		for _, r := range s.reads.keys {
+		for i := range s.reads.keys {
+			r := &s.reads.keys[i]
 			fmt.Fprint(b, " ", r.key, r.fresh, r.stale)
 		}
 		fmt.Fprint(b, s.reads.commands, s.reads.stale)

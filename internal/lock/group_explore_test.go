@@ -374,7 +374,8 @@ func (p *pool) key() string {
 	for _, s := range all {
 		fmt.Fprint(&b, ";", s.owner.Load() == p.group.owner, s.listed, s.dropped, s.orphan, s.reading.Load(), s.lined.Load(), len(s.gate),
 			s.state, rank(s.grant), s.seq, rank(s.seen.Grant), s.seen.Seq, s.pending, s.broken != nil, len(s.members))
-		for _, r := range s.reads.keys {
+		for i := range s.reads.keys {
+			r := &s.reads.keys[i]
 			fmt.Fprint(&b, " ", r.fresh, r.stale, r.by, r.rivals, !r.old.IsZero())
 		}
 		fmt.Fprint(&b, s.reads.commands, s.reads.stale)

@@ -175,8 +175,14 @@ func TestCommandsAreJoinedWhereTheyWereReadAndCopiedWhereTheyWereNot(t *testing.
 func TestTheBufferIsAsLargeAsWhatCameLast(t *testing.T) {
 	var in input
 	for _, step := range []struct{ arrives, size int }{
-		{100, inputSize}, {inputSize, inputSize}, {inputSize + 1, inputLarge}, {inputLarge, inputLarge}, {inputSize + 1, inputLarge},
-		{inputSize, inputLarge}, {inputSize - 1, inputSize}, {100, inputSize},
+		{100, inputSize},
+		{inputSize, inputSize},
+		{inputSize + 1, inputLarge},
+		{inputLarge, inputLarge},
+		{inputSize + 1, inputLarge},
+		{inputSize, inputLarge},
+		{inputSize - 1, inputSize},
+		{100, inputSize},
 	} {
 		from := drip{&endless{}, step.arrives}
 		if err := in.fill(&from, 0); err != nil {

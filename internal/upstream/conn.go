@@ -243,10 +243,13 @@ func (c *Conn) Flush() error {
 // send writes what was appended.
 func (c *Conn) send() error {
 	var err error
-	for _, piece := range append(c.put, c.out[c.at:]) {
-		if len(piece) > 0 && err == nil {
+	for _, piece := range c.put {
+		if err == nil && len(piece) > 0 {
 			_, err = c.nc.Write(piece)
 		}
+	}
+	if last := c.out[c.at:]; err == nil && len(last) > 0 {
+		_, err = c.nc.Write(last)
 	}
 	clear(c.put)
 	c.put, c.at = c.put[:0], 0

@@ -183,15 +183,17 @@ func TestAReleaseIsRepeatedUntilItIsDone(t *testing.T) {
 		f := newFakeRedlock()
 		l := f.open("a")
 		defer f.close(l)
+		var loading []*loadingNode
+		for _, m := range l.nodes {
+			n := &loadingNode{redlockNode: m.redlockNode}
+			loading, m.redlockNode = append(loading, n), n
+		}
 		h, err := l.Acquire(t.Context(), Request{Session: "s", Lease: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var loading []*loadingNode
-		for _, m := range l.nodes {
-			n := &loadingNode{redlockNode: m.redlockNode}
+		for _, n := range loading {
 			n.loading.Store(true)
-			loading, m.redlockNode = append(loading, n), n
 		}
 		if err := h.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "LOADING") {
 			t.Errorf("Release returns %v", err)
@@ -201,6 +203,7 @@ func TestAReleaseIsRepeatedUntilItIsDone(t *testing.T) {
 			n.loading.Store(false)
 		}
 		time.Sleep(2 * l.settings.BackoffMax)
+		synctest.Wait()
 		for i, n := range f.nodes {
 			if len(n.locks) > 0 {
 				t.Errorf("node %d still has its lock", i)
