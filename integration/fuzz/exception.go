@@ -30,6 +30,12 @@ var exceptions = []exception{
 		name: "written after a SORT by pattern", reason: "whether the value is still the one that was read can't be told",
 		fits: func(d denial) bool { return strings.Contains(d.message, "may have read the key by a pattern") },
 	},
+	{
+		name: "sent behind such a write", reason: "it goes back to the same reads, and the client could not hear of the refusal before",
+		fits: func(d denial) bool {
+			return strings.Contains(d.message, "a command before this one was refused, and this one was sent before")
+		},
+	},
 }
 
 // differing are commands whose replies show what the guard has at the server.

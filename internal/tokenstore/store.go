@@ -53,6 +53,10 @@ func Unused(options *redis.Options) *Store {
 	return &Store{options: options, clients: map[int]*redis.Client{}}
 }
 
+// ownBuffer is the size of each buffer of a connection of the proxy's own, in bytes: what goes over it is short, and a
+// moment in which many are needed leaves them behind.
+const ownBuffer = 4 << 10
+
 // anyWaiters is more than ever wait.
 const anyWaiters = 1 << 31
 
@@ -68,6 +72,8 @@ func (s *Store) Client(db int) *redis.Client {
 	if c == nil {
 		o := *s.options
 		o.DB = db
+		o.ReadBufferSize, o.WriteBufferSize = ownBuffer, ownBuffer
+		o.PipelinePoolSize = -1 // which would have large ones
 		c = redis.NewClient(&o)
 		s.clients[db] = c
 		if s.closed {

@@ -58,6 +58,14 @@ func (b *inbox) room() []byte {
 	return b.in.buf[b.at:]
 }
 
+// rest gives the chunk up: it is the calls' now, and nobody's as soon as they are done. An idle connection has none.
+func (b *inbox) rest() {
+	if b.in != nil {
+		b.in.release()
+		b.in = nil
+	}
+}
+
 // take returns the next n bytes that were read as a part of the chunk.
 func (b *inbox) take(n int) chunkPart {
 	p := chunkPart{b.in, b.at, b.at + n}

@@ -102,6 +102,7 @@ func (s *Shared) exchange(calls []*Call, own *Call) error {
 	err := s.carry(s.out.gather(calls))
 	s.out.empty()
 	s.batch.end(err)
+	s.in.rest()
 	return err
 }
 
