@@ -11,7 +11,7 @@ GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck v1.9.0
 VULNDB ?=
 
 # Limits on each package's tests.
-TIMEOUT             ?= 5m
+TIMEOUT             ?= 10m
 INTEGRATION_TIMEOUT ?= 30m
 # How long fuzz and fuzz-short spend on each fuzz test, and how many random commands fuzz sends, from
 # which seed; empty makes up a new one.
