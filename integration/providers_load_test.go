@@ -53,13 +53,12 @@ func TestNoUpdateIsLostWithLocksElsewhereWhateverFails(t *testing.T) {
 		for i := range 4 {
 			p := proxies[i%2]
 			p.Pause()
-			time.Sleep(e.lease) // it holds the session, or is about to
-			goOn()
+			goOn() // when its lease has ended, should it hold the session
 			p.Resume()
 			goOn()
 			if i%2 == 1 {
 				e.stop()
-				time.Sleep(e.lease / 4)
+				harness.Eventually(t, 0, func() bool { return !isReady(proxies[0]) && !isReady(proxies[1]) }, "the proxies know that the provider is gone")
 				e.start()
 				goOn()
 			}

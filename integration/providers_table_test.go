@@ -41,12 +41,13 @@ var lockProviders = []lockProvider{
 			lease:  2 * time.Second, stop: each((*harness.Redis).Kill), start: each((*harness.Redis).Restart),
 		}
 	}},
+	// A server that was started again is another process: Kill is looked up when it is called.
 	{"zookeeper", func(t *testing.T) lockServers {
 		t.Helper()
 		z := harness.StartZooKeeper(t)
 		return lockServers{
 			config: fmt.Sprintf("  zookeeper:\n    servers: [%q]\n    session_timeout: 2s\n", z.Addr),
-			lease:  2 * time.Second, stop: z.Kill, start: z.Start,
+			lease:  2 * time.Second, stop: func() { z.Kill() }, start: z.Start,
 		}
 	}},
 	{"consul", func(t *testing.T) lockServers {
@@ -54,7 +55,7 @@ var lockProviders = []lockProvider{
 		c := harness.StartConsul(t)
 		return lockServers{
 			config: fmt.Sprintf("  consul:\n    address: http://%s\n    session_ttl: 2s\n", c.Addr),
-			lease:  4 * time.Second, stop: c.Kill, start: c.Start, // Consul ends a session up to a TTL late
+			lease:  4 * time.Second, stop: func() { c.Kill() }, start: c.Start, // Consul ends a session up to a TTL late
 		}
 	}},
 }

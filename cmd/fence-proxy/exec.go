@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -107,13 +106,9 @@ func (o *execOptions) run(cmd *cobra.Command, args []string) error {
 	signal.Notify(signals, run.Passed()...)
 	defer signal.Stop(signals)
 
-	logging.Disable() // of go-redis, whose remarks would stand between the command's
-	store, db, err := app.OpenStore(cmd.Context(), cfg)
-	switch {
-	case errors.Is(err, app.ErrEmbedded):
-		return usageError{err}
-	case err != nil:
-		return &statusError{exitUnavailable, err}
+	store, db, err := openStore(cmd, cfg)
+	if err != nil {
+		return err
 	}
 	defer store.Close()
 	log := newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar))

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
-	"github.com/fence-proxy/fence-proxy/internal/app"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -62,13 +60,9 @@ func ruleOf(cfg *config.Config, name string) *rule.Rule {
 }
 
 func migrate(cmd *cobra.Command, cfg *config.Config, m tokenstore.Migration) error {
-	logging.Disable() // of go-redis, whose remarks would stand between ours
-	store, _, err := app.OpenStore(cmd.Context(), cfg)
-	switch {
-	case errors.Is(err, app.ErrEmbedded):
-		return usageError{err}
-	case err != nil:
-		return &statusError{exitUnavailable, err}
+	store, _, err := openStore(cmd, cfg)
+	if err != nil {
+		return err
 	}
 	defer store.Close()
 	databases, err := store.Databases(cmd.Context())

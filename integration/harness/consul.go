@@ -45,11 +45,7 @@ func StartConsul(tb testing.TB, settings ...string) *Consul {
 	for _, setting := range settings {
 		c.args = append(c.args, "-hcl", setting)
 	}
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("consul %s:\n%s", c.Addr, c.log)
-		}
-	})
+	logIfFailed(tb, "consul "+c.Addr, c.log)
 	c.Start()
 	return c
 }

@@ -68,11 +68,7 @@ func startEtcd(tb testing.TB, size int, scheme string, args ...string) *Etcd {
 	}
 	for _, m := range e.Members {
 		m.args = append(m.args, "--initial-cluster", strings.Join(peers, ","))
-		tb.Cleanup(func() {
-			if tb.Failed() {
-				tb.Logf("etcd %s:\n%s", m.Addr, m.log)
-			}
-		})
+		logIfFailed(tb, "etcd "+m.Addr, m.log)
 	}
 	e.Start()
 	return e

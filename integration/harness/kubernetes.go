@@ -53,11 +53,7 @@ func StartKubernetes(tb testing.TB) *Kubernetes {
 	}
 	k.write("accounts.key", pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}))
 	k.write("tokens.csv", []byte(kubeToken+",administrator,administrator,system:masters\n"))
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("kube-apiserver %s:\n%s", k.Addr, k.log)
-		}
-	})
+	logIfFailed(tb, "kube-apiserver "+k.Addr, k.log)
 	k.Start()
 	return k
 }

@@ -71,11 +71,7 @@ func StartRedis(tb testing.TB, options ...RedisOption) *Redis {
 	}
 	r.control = &control{tb: tb, addr: r.Addr, password: r.password}
 	tb.Cleanup(r.control.close)
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("redis-server %s:\n%s", r.Addr, r.log)
-		}
-	})
+	logIfFailed(tb, "redis-server "+r.Addr, r.log)
 	r.start()
 	return r
 }

@@ -12,11 +12,7 @@ func StartServer(tb testing.TB, addr string, cmd *exec.Cmd) *Process {
 	tb.Helper()
 	name, log := filepath.Base(cmd.Path), &transcript{}
 	cmd.Stdout, cmd.Stderr = log, log
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("%s %s:\n%s", name, addr, log)
-		}
-	})
+	logIfFailed(tb, name+" "+addr, log)
 	p := launch(tb, name, cmd)
 	if !poll(patience, func() bool { return p.exited() || accepts(addr) }) || p.exited() {
 		tb.Fatalf("%s does not accept connections at %s and %s", name, addr, p.fate())

@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"sync"
+	"testing"
 )
 
 // transcript collects what a process prints. It may be read while it grows.
@@ -21,4 +22,14 @@ func (t *transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
+}
+
+// logIfFailed shows what a server has printed when its test has failed.
+func logIfFailed(tb testing.TB, server string, log *transcript) {
+	tb.Helper()
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			tb.Logf("%s:\n%s", server, log)
+		}
+	})
 }

@@ -152,11 +152,7 @@ func newZooKeeper(tb testing.TB, properties []string) *ZooKeeper {
 	}
 	z.args = append(z.args, "-cp", zookeeperJars,
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", filepath.Join(z.Dir, "zoo.cfg"))
-	tb.Cleanup(func() {
-		if tb.Failed() {
-			tb.Logf("zookeeper %s:\n%s", z.Addr, z.log)
-		}
-	})
+	logIfFailed(tb, "zookeeper "+z.Addr, z.log)
 	return z
 }
 

