@@ -71,6 +71,32 @@ func TestAGrantFromElsewhereThatIsNotNewerIsBehind(t *testing.T) {
 	})
 }
 
+func TestATokenUnderAGrantFromElsewhereIsStoredOnce(t *testing.T) {
+	elsewhere(t, func(s *server) {
+		s.register("a", 7, tokenstore.Basis{})
+		first := holding("a", 7, 1)
+		first.Keep = true
+		s.wire().commit(first, "SET", "k", "v").applied()
+		s.wire().commit(first, "SET", "k", "again").refused(tokenstore.Stored)
+		s.wire().commit(holding("a", 7, 2), "SET", "k", "next").applied()
+	})
+}
+
+// Two providers may give the same number.
+func TestAGrantOfAnotherProvidersIsNoneThoughTheRecordHasItsNumber(t *testing.T) {
+	elsewhere(t, func(s *server) {
+		s.register("a", 7, tokenstore.Basis{})
+		s.redis.FlushAll(s.Context())
+		if b, err := s.another("consul").Register(s.Context(), record(), claim("b"), 7, tokenstore.Basis{}); err != nil || !b.Granted {
+			s.Fatalf("%+v, %v", b, err)
+		}
+		s.wire().commit(holding("a", 7, 1), "SET", "k", "stale").refused(tokenstore.Foreign)
+		if got := s.value("k"); got != "" {
+			s.Errorf("the value is %q", got)
+		}
+	})
+}
+
 func TestAWriteWithoutAGrantNeverReachesAStoreThatDoesNotGrant(t *testing.T) {
 	elsewhere(t, func(s *server) {
 		s.wire().commit(blind("a"), "SET", "k", "v").refused(tokenstore.Ungranted)
