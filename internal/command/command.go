@@ -1,9 +1,13 @@
 package command
 
+import "strings"
+
 // Command is what the server says of one command or sub-command.
 type Command struct {
 	// Name is in lower case; a sub-command's is "container|sub".
 	Name string
+	// Verb is the name as people write it: in upper case, "CONTAINER SUB".
+	Verb string
 	// Flags are those of the server.
 	Flags Flags
 	// Arity counts the arguments with the name: exactly that many, or at least
@@ -60,6 +64,7 @@ func (c *Command) Keys(dst []Key, args [][]byte) (keys []Key, complete bool) {
 // settle draws what follows from the command's flags, once they and its specs
 // are known.
 func (c *Command) settle() {
+	c.Verb = strings.ToUpper(strings.ReplaceAll(c.Name, "|", " "))
 	writes, reads := false, false
 	for _, s := range c.specs {
 		writes = writes || s.access == Write

@@ -1,6 +1,12 @@
 // Package event says what becomes of guarded sequences, to whoever shows it: metrics, traces, the status page.
 //
 // The guard tells a [Sink] of each step as it happens. Nothing is told of commands that pass unguarded.
+//
+//	         ┌─ Quit                         ┌─ Break
+//	Wait ────┴─ Grant ── Read … Commit … ────┴─ Release          and Refuse, Renew at any time
+//
+// Each Wait is followed by one Grant or Quit of its sequence, each Grant by one Release or Break, but for grants that are Apart:
+// these end at the store, and whoever is told of that is told. Reads and writes may do without a hold, and come by themselves then.
 package event
 
 import "time"
@@ -10,17 +16,19 @@ type Kind string
 
 // The kinds, in the order in which a sequence goes through them.
 const (
-	Wait    Kind = "wait"    // a command got in line behind the holder, Other
-	Grant   Kind = "grant"   // a sequence was granted its session, after Took in line (0: it was free); Other was the last one waited for
-	Read    Kind = "read"    // a read was answered, under a hold if Grant is not 0
-	Commit  Kind = "commit"  // a write was applied, and its token stored if it had one
-	Refuse  Kind = "refuse"  // a command was refused: Error and Reason say why; nothing was written
-	Break   Kind = "break"   // a hold was lost in the middle, for Reason; who superseded it is Other, where known
-	Renew   Kind = "renew"   // the lease was renewed, or was not for Reason
-	Release Kind = "release" // a hold ended after Took, for Reason
+	Wait        Kind = "wait"         // a command got in line behind the holder, Other
+	Quit        Kind = "quit"         // it left the line without a grant, after Took, for Reason
+	Grant       Kind = "grant"        // a sequence was granted its session, after Took in line (0: it was free); Other was the last one waited for. Reason is RecordLost or ""
+	Read        Kind = "read"         // a read was answered, under a grant if Grant is not 0
+	Commit      Kind = "commit"       // a write was applied, and its token stored if it has one. Reason is Unguarded or ""
+	Refuse      Kind = "refuse"       // a command was refused: Error and Reason say why. Nothing was written, unless Error is FENCEUNKNOWN: then nobody knows
+	WouldRefuse Kind = "would_refuse" // in mode observe: a command would have been refused for Reason, and went on
+	Break       Kind = "break"        // a hold was lost in the middle, after Took, for Reason; who superseded it is Other, where known
+	Renew       Kind = "renew"        // the lease was renewed, or was not for Reason and is tried again
+	Release     Kind = "release"      // a hold ended after Took, for Reason
 )
 
-// Party is an owner, of this proxy or another.
+// Party is an owner, of this proxy or another. What is not known of it is zero.
 type Party struct {
 	Proxy  string // the proxy's name
 	Client string // the client's address
@@ -34,25 +42,26 @@ type Party struct {
 type Event struct {
 	Kind     Kind
 	At       time.Time     // when it was over
-	Took     time.Duration // how long it took: the wait of a Grant, the round trip of a Read or Commit, the hold of a Release
-	Sequence uint64        // which sequence of this process: its next hold is another
-	Rule     string
-	Mode     string // of the rule
-	Kept     string // the rule's owner setting
+	Took     time.Duration // how long it took: the wait of a Grant or Quit, the round trip of a Read or Commit, the hold of a Release or Break
+	Sequence uint64        // which sequence of this process: its next hold is another. 0: the step belongs to none
+	Rule     string        // "" if a command was refused before any was found
+	Mode     string        // of the rule
+	Kept     string        // the rule's owner setting
 	Session  string
 	DB       int
 	Owner    Party  // whose sequence it is
+	Apart    bool   // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO, exec)
 	Command  string // the client's command in upper case, never an argument; "" where none is at hand
 	Grant    uint64 // the sequence's grant, 0 without one
-	Seq      uint64 // of a Commit: which write under the grant
+	Seq      uint64 // of a Commit: which write under the grant; 0: the store has counted
 	Newest   uint64 // the newest grant of the session, 0 if unknown
-	Error    string // first word of the error reply to a Refuse
+	Error    string // of a Refuse: first word of the error reply, LOCKED whatever the rule's locked_error is; "" where the client's own WATCH said so
 	Reason   string // in one word
 	Other    Party  // who stands against it
 }
 
-// Sink is told of events. It is called from the guard's own path, by many goroutines at a time: it must not block,
-// and what it keeps it copies.
+// Sink is told of events. It is called from the guard's own path with its locks held, by many goroutines at a time: it must not
+// block, nor call the guard, and what it keeps it copies.
 type Sink interface {
 	Event(e *Event)
 }

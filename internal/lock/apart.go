@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -54,6 +55,10 @@ func (s *Sequence) Since() time.Time {
 
 // stale ends a sequence apart whose grant is not the newest, and returns the error that says so. Called with mu held.
 func (s *Sequence) stale(newest uint64, holder tokenstore.Holder) error {
+	if s.story.grants && s.state != Broken {
+		s.story.grants = false
+		s.tellBreak(ReasonNotNewest, newest, holder)
+	}
 	s.state = Broken
 	return &FencedError{Record: s.Record, Reason: ReasonNotNewest, Grant: s.grant, Newest: newest, Holder: holder}
 }
@@ -84,6 +89,7 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 	start := time.Now()
 	over, stop := context.WithTimeout(ctx, s.Rule.Wait)
 	defer stop()
+	defer s.Quits(event.Other)
 	for {
 		w.Clear()
 		sent := time.Now()
@@ -93,11 +99,13 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 			m.withdraw(ctx, s, w, 0, true)
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
+				s.Quits(event.Gone)
 			}
+			s.Quits(event.Unasked)
 			return b, err
 		case b.Granted:
 			s.mu.Lock()
-			s.grant, s.since = b.Grant, sent
+			s.acquired(b, sent)
 			s.mu.Unlock()
 			return b, nil
 		case b.Full:
@@ -105,6 +113,7 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 		case place == "":
 			return b, &LockedError{Record: s.Record, Holder: b.Holder, Word: s.Rule.LockedError}
 		}
+		s.Waits(b.Holder)
 		w.Park(s, tokenstore.Basis{}, b.LeaseLeft)
 		woken := false
 		select {
@@ -118,9 +127,28 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 		}
 		m.withdraw(ctx, s, w, grant, w.Unsure())
 		if ctx.Err() != nil {
+			s.Quits(event.Gone)
 			return b, context.Cause(ctx)
 		}
+		s.Quits(event.Timeout)
 		return b, &LockedError{Record: s.Record, Holder: b.Holder, Waited: time.Since(start), Word: s.Rule.LockedError}
+	}
+}
+
+// acquired takes in the grant of a sequence apart. Called with mu held.
+func (s *Sequence) acquired(b tokenstore.Begin, sent time.Time) {
+	s.grant, s.since, s.given = b.Grant, sent, nil
+	s.story.grants = true
+	s.tellGrant(b)
+}
+
+// Released tells that the grant of a sequence apart has been given back, if it was acquired here.
+func (s *Sequence) Released(why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.story.grants {
+		s.story.grants, s.story.why = false, why
+		s.tellEnd()
 	}
 }
 

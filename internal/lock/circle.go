@@ -106,6 +106,6 @@ func (s *Sequence) Yield(c tokenstore.Circle) {
 func (s *Sequence) lapseNow(ctx context.Context) {
 	if s.enter(ctx) {
 		defer s.Leave()
-		s.Abandon(ctx)
+		s.PutDown(ctx)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event/eventtest"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -21,6 +22,7 @@ type world struct {
 	m      *Manager
 	rule   *rule.Rule
 	logged *bytes.Buffer // read it when nothing runs
+	told   eventtest.Recorder
 }
 
 // bubble runs a test in a bubble. Options of the rule that are zero have their defaults: lease
@@ -39,6 +41,8 @@ func bubble(t *testing.T, r rule.Rule, test func(*world)) {
 		w := &world{T: t, f: newFake(), rule: compiled, logged: &bytes.Buffer{}}
 		w.m = NewManager("proxy", w.f, slog.New(slog.NewTextHandler(w.logged, nil)))
 		w.f.m = w.m
+		w.m.Observe(&w.told)
+		defer w.told.Check(t, true)
 		defer w.m.Close(context.Background())
 		test(w)
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -83,6 +84,21 @@ type LockedError struct {
 	Overtaken bool
 	// Waiting is how many wait already if that is why there was no waiting, else 0.
 	Waiting int
+}
+
+// Why says in one word why.
+func (e *LockedError) Why() string {
+	switch {
+	case e.Deadlock:
+		return event.Deadlock
+	case e.Overtaken:
+		return event.Overtaken
+	case e.Waiting > 0:
+		return event.Full
+	case e.Waited > 0:
+		return event.Timeout
+	}
+	return event.Held
 }
 
 func (e *LockedError) Error() string {

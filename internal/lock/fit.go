@@ -1,10 +1,6 @@
 package lock
 
-import (
-	"context"
-
-	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
-)
+import "context"
 
 // The agent that a proxy serves may have fallen ill: then its holds are no good to anybody.
 
@@ -42,6 +38,5 @@ func (s *Sequence) dissolve(ctx context.Context) {
 	if s.state != Held {
 		return
 	}
-	s.giveBack(ctx)
-	s.breakOff(ReasonUnfit, 0, tokenstore.Holder{})
+	s.giveUp(ctx, ReasonUnfit)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -136,6 +137,7 @@ func (s *Sequence) renewOutside(ctx context.Context, grant uint64) bool {
 			"left", time.Until(h.Until()).Round(time.Millisecond), "error", err)
 		s.renewAt = time.Now().Add(min(s.Claim.Lease/10, time.Second))
 		s.schedule(s.next())
+		s.tell(event.Event{Kind: event.Renew, Reason: event.Unasked})
 	}
 	return false
 }
@@ -154,6 +156,7 @@ func isOver(h provider.Hold) bool {
 func (s *Sequence) Passed(w Write) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tellCommit(0, 0, event.Unguarded)
 	s.reads.write(w.Keys)
 	s.reads.complete()
 	s.reads.supersede(false)

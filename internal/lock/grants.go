@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -40,19 +41,15 @@ func (m *Manager) acquireOutside(ctx context.Context, s *Sequence) (tokenstore.B
 	start := time.Now()
 	over, stop := context.WithTimeout(ctx, AnswerTime(s.Rule.Wait))
 	defer stop()
+	defer s.Quits(event.Unasked)
 	for {
 		a, err := m.Ask(s)
 		if err != nil {
 			return tokenstore.Begin{}, err
 		}
-		select {
-		case <-a.Done:
-		case <-m.ProviderDown():
+		if err := m.stand(ctx, over, s, a, start); err != nil {
 			a.Drop()
-			return tokenstore.Begin{}, m.outside.Up()
-		case <-over.Done():
-			a.Drop()
-			return tokenstore.Begin{}, m.waitedInVain(ctx, s, start)
+			return tokenstore.Begin{}, err
 		}
 		h, err := a.Take()
 		if err != nil {
@@ -76,11 +73,47 @@ func (m *Manager) acquireOutside(ctx context.Context, s *Sequence) (tokenstore.B
 			continue
 		}
 		s.mu.Lock()
-		s.grant, s.since, s.given = b.Grant, sent, nil
+		s.acquired(b, sent)
 		s.mu.Unlock()
 		m.keepGrant(s, h)
 		return b, nil
 	}
+}
+
+// standing is how long the provider may take for its answer before that counts as waiting for another owner.
+const standing = 50 * time.Millisecond
+
+// stand waits until the provider has answered, or over ends.
+func (m *Manager) stand(ctx, over context.Context, s *Sequence, a *Asking, start time.Time) error {
+	long := time.NewTimer(standing)
+	defer long.Stop()
+	for {
+		select {
+		case <-a.Done:
+			return nil
+		case <-long.C:
+			s.Waits(tokenstore.Holder{})
+		case <-m.ProviderDown():
+			s.Quits(event.Unasked)
+			return m.outside.Up()
+		case <-over.Done():
+			err := m.waitedInVain(ctx, s, start)
+			s.Quits(quitFor(ctx, err))
+			return err
+		}
+	}
+}
+
+// quitFor says why a line was left in which a grant by itself was waited for.
+func quitFor(ctx context.Context, err error) string {
+	var locked *LockedError
+	switch {
+	case ctx.Err() != nil:
+		return event.Gone
+	case errors.As(err, &locked):
+		return event.Timeout
+	}
+	return event.Unasked
 }
 
 // waitedInVain is what a wait that nothing has come of ends with.
@@ -240,8 +273,19 @@ func (m *Manager) loseGrant(ctx context.Context, g *granted) {
 	close(g.lost)
 	s := g.sequence
 	m.log.Warn("grant lost at the lock provider", "session", s.Record.String(), "grant", s.Grant(), "provider", m.outside.Name)
+	s.lose(ReasonLost)
 	m.useUp(ctx, s)
 	m.giveBack(g.hold)
+}
+
+// lose tells that a grant apart was lost.
+func (s *Sequence) lose(reason Reason) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.story.grants {
+		s.story.grants = false // once
+		s.tellBreak(reason, 0, tokenstore.Holder{})
+	}
 }
 
 // useUp ends a grant apart at the store, and tries that until its hold has ended there by itself.
@@ -269,6 +313,7 @@ func (m *Manager) endGrants() {
 	m.outside.mu.Unlock()
 	for _, g := range all {
 		m.Detach(func(ctx context.Context) {
+			g.sequence.lose(ReasonUnfit)
 			m.useUp(ctx, g.sequence)
 			m.endGrant(g)
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -127,11 +128,24 @@ func (s *Sequence) end(ctx context.Context, now time.Time) {
 		s.outlive(ctx, now)
 	case !now.Before(s.used.Add(s.keep())):
 		log.Debug("hold ended without a further command", "after", s.keep())
+		why := s.idleness()
 		s.release(ctx, false)
+		s.story.why = why
 		s.lapse()
 	default: // used again meanwhile
 		s.schedule(s.next())
 	}
+}
+
+// idleness says why a hold without a further command ends, in a word. Called with mu held.
+func (s *Sequence) idleness() string {
+	switch {
+	case s.lingering && s.Rule.Linger > 0:
+		return event.Lingered
+	case s.vain:
+		return event.Unwritten
+	}
+	return event.Idled
 }
 
 // lapse ends a hold whose reads may still be written. Called with mu held.
@@ -174,6 +188,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 	switch {
 	case err == nil:
 		s.renewed(sent, s.Claim.Lease)
+		s.tell(event.Event{Kind: event.Renew})
 	case errors.Is(err, tokenstore.ErrLost):
 		log.Warn("hold lost", "holder", holder.Client, "newest", holder.Grant)
 		reason := ReasonSuperseded
@@ -185,6 +200,7 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 		log.Warn("lease not renewed, trying again", "left", time.Until(s.leaseUntil).Round(time.Millisecond), "error", err)
 		s.renewAt = time.Now().Add(min(s.Claim.Lease/10, time.Second))
 		s.schedule(s.next())
+		s.tell(event.Event{Kind: event.Renew, Reason: event.Unasked})
 	}
 }
 
@@ -235,7 +251,7 @@ func (s *Sequence) close(ctx context.Context, ended bool) {
 		s.timer.Stop()
 		s.due = time.Time{}
 	}
-	s.giveBack(ctx)
+	s.giveBack(ctx, event.Closed)
 	if ended {
 		s.reads.clear()
 		s.broken = nil
@@ -243,9 +259,9 @@ func (s *Sequence) close(ctx context.Context, ended bool) {
 	}
 }
 
-// giveBack releases the hold, and tries that until the lease ends. Called with mu held by somebody
+// giveBack releases the hold, and tries that until the lease ends. why is for who is told. Called with mu held by somebody
 // inside; mu is free during the calls.
-func (s *Sequence) giveBack(ctx context.Context) {
+func (s *Sequence) giveBack(ctx context.Context, why string) {
 	for s.state == Held {
 		grant, until := s.grant, s.leaseUntil
 		s.mu.Unlock()
@@ -255,6 +271,7 @@ func (s *Sequence) giveBack(ctx context.Context) {
 		again := err != nil && time.Now().Before(until) && rest(ctx, 100*time.Millisecond)
 		s.mu.Lock()
 		if !again && s.state == Held {
+			s.story.why = why
 			s.lapse()
 		}
 	}
@@ -271,7 +288,13 @@ func (s *Sequence) doom(ctx context.Context, reason Reason) {
 	if s.state == Free || s.state == Broken {
 		return
 	}
-	s.giveBack(ctx)
+	s.giveUp(ctx, reason)
+}
+
+// giveUp gives the hold back, if it still stands, and breaks the sequence. Called with mu held by somebody inside.
+func (s *Sequence) giveUp(ctx context.Context, reason Reason) {
+	s.story.doomed = s.state == Held
+	s.giveBack(ctx, "")
 	s.breakOff(reason, 0, tokenstore.Holder{})
 }
 
@@ -342,13 +365,19 @@ func (s *Sequence) Unlinger(ctx context.Context) {
 	}
 	s.release(ctx, false)
 	if s.state == Held {
+		s.story.why = event.Lingered
 		s.lapse()
 	}
 }
 
 // Abandon gives back a hold that a command took in vain. What was read before it stays as it is:
 // to be written, or stale.
-func (s *Sequence) Abandon(ctx context.Context) {
+func (s *Sequence) Abandon(ctx context.Context) { s.abandon(ctx, event.InVain) }
+
+// PutDown is Abandon for a hold that stands in the way.
+func (s *Sequence) PutDown(ctx context.Context) { s.abandon(ctx, event.Yielded) }
+
+func (s *Sequence) abandon(ctx context.Context, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.apart {
@@ -356,6 +385,7 @@ func (s *Sequence) Abandon(ctx context.Context) {
 	}
 	s.release(ctx, false)
 	if s.state == Held {
+		s.story.why = why
 		s.lapse()
 	}
 }

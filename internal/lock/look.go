@@ -103,7 +103,9 @@ func (s *Sequence) Looked(t tokenstore.Token, made bool, now time.Time) {
 	current := s.state == Ended && t.Grant == s.grant || s.state == Seen && t.Stamp() == s.seen
 	if !current {
 		s.reads.supersede(s.pending)
+		s.story.told = true // what is read now is another sequence
 	}
+	s.story.asked = now
 	if made {
 		s.made = now
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -31,11 +32,13 @@ type Manager struct {
 	subscribed chan struct{} // closed when the wake-up subscription first stands
 	once       sync.Once
 
-	waits    waits
-	learner  learner
-	observer Observer
-	outside  *outside                   // nil: the store itself grants
-	unfit    atomic.Pointer[UnfitError] // why nothing may be acquired
+	waits   waits
+	learner learner
+	sink    event.Sink // nil: nobody listens
+	events  sync.Pool  // of those that it is shown
+	recent  recent
+	outside *outside                   // nil: the store itself grants
+	unfit   atomic.Pointer[UnfitError] // why nothing may be acquired
 
 	mu     sync.Mutex
 	owners map[*Owner]struct{}
@@ -57,22 +60,13 @@ func NewManager(id string, p Provider, log *slog.Logger) *Manager {
 		changed: make(chan struct{}, 1), subscribed: make(chan struct{}),
 		owners: map[*Owner]struct{}{},
 	}
+	m.events.New = func() any { return new(event.Event) }
 	m.waits.init()
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.closes, m.close = context.WithCancel(m.ctx)
 	m.closing = m.closes.Done()
 	return m
 }
-
-// Observer hears of what becomes of holds. Its methods may be called by several goroutines and must
-// not block.
-type Observer interface {
-	// HoldBroken is called when a sequence is broken in the middle.
-	HoldBroken(rule, reason string)
-}
-
-// Observe sets who hears of the manager's holds, before it has any.
-func (m *Manager) Observe(o Observer) { m.observer = o }
 
 // Owner returns a new owner with a name of its own.
 func (m *Manager) Owner(id tokenstore.Identity) *Owner {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -80,6 +81,8 @@ type Sequence struct {
 	orphan  bool             // its connection has closed; under the group's mutex
 	dropped bool             // no longer the owner's: see Anew
 	members map[any]struct{} // connections with a part in the sequence, for owners that have several
+
+	story telling // what is told of it (tell.go)
 }
 
 // How says how a read gets its grant.
@@ -111,6 +114,7 @@ func (s *Sequence) BeforeTake(ctx context.Context, now time.Time) (How, tokensto
 func (s *Sequence) before(ctx context.Context, command string, now time.Time, take bool) (How, tokenstore.Basis, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.story.asked = now
 	if s.apart {
 		return Verify, tokenstore.Basis{Grant: s.grant}, nil
 	}
@@ -140,6 +144,11 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 		return
 	}
 	resumed := s.state == Held && b.Continuous
+	late := resumed && !sent.Before(s.leaseUntil)
+	if s.state == Held && !resumed {
+		s.tellBreak(ReasonSuperseded, b.Grant, tokenstore.Holder{})
+	}
+	s.story.asked = sent
 	if !b.Continuous {
 		s.reads.supersede(s.pending)
 	}
@@ -157,6 +166,12 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 		lease = min(lease, b.Lease)
 	}
 	s.renewed(sent, lease)
+	switch {
+	case !resumed:
+		s.tellGrant(b)
+	case late:
+		s.tell(event.Event{Kind: event.Renew})
+	}
 }
 
 // Current compares a verified record with the hold. The error is a *FencedError: the hold was
@@ -197,6 +212,7 @@ func reasonOf(t tokenstore.Token) Reason {
 func (s *Sequence) Read(command uint64, keys []uint64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tellRead(now)
 	if s.apart {
 		return
 	}
@@ -221,6 +237,7 @@ func (s *Sequence) ReadBeside(command uint64, keys []uint64, grant, seq uint64, 
 		s.grant, s.seq = grant, seq
 		s.setState(Ended)
 	}
+	s.tellRead(now)
 	s.reads.add(command, keys, now)
 	s.pending = true
 	s.lingering = false
@@ -253,6 +270,7 @@ type Token struct {
 func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.story.asked = now
 	if s.apart {
 		return Token{Grant: s.grant}, nil
 	}
@@ -269,6 +287,8 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 		s.followed(now)
 		if s.reads.tainted() {
 			s.release(ctx, false)
+			s.story.why = event.Stale
+			s.setState(Ended)
 			s.breakOff(ReasonSuperseded, 0, tokenstore.Holder{})
 			return Token{}, s.report()
 		}
@@ -279,6 +299,7 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 		if s.reads.unsure(w.Keys, now, s.span()) {
 			if !s.reads.anyFresh() {
 				s.release(ctx, false)
+				s.story.why = event.Stale
 				s.lapse()
 			}
 			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUnsure, Grant: s.grant}
@@ -309,6 +330,9 @@ func (s *Sequence) Keeps() bool {
 func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied bool, sent time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if applied {
+		s.tellCommit(grant, c.Seq, "")
+	}
 	if s.apart {
 		return
 	}
@@ -336,8 +360,12 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 		s.reads.complete()
 		s.pending = false
 	}
+	if s.story.why = event.Committed; !applied {
+		s.story.why = event.InVain
+	}
 	switch {
 	case c.Keep && s.state == Held:
+		s.story.why = ""
 	case applied && s.Rule.WritesPerRead == rule.One && !s.reads.anyFresh():
 		s.setState(Free)
 	case c.Grant == 0:
@@ -367,6 +395,10 @@ func (s *Sequence) Superseded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads.supersede(s.pending)
+	if s.state == Held {
+		s.breakAway(ReasonSuperseded, 0, tokenstore.Holder{}, Free)
+		return
+	}
 	s.setState(Free)
 }
 
@@ -388,10 +420,19 @@ func (s *Sequence) outlive(ctx context.Context, now time.Time) {
 // breakOff ends the hold in the middle; report tells the owner.
 func (s *Sequence) breakOff(reason Reason, newest uint64, holder tokenstore.Holder) {
 	s.broken = &FencedError{Record: s.Record, Reason: reason, Grant: s.grant, Newest: newest, Holder: holder}
-	s.setState(Broken)
-	if o := s.manager.observer; o != nil {
-		o.HoldBroken(s.Rule.Name, string(reason))
+	if s.state == Held || s.story.doomed {
+		s.breakAway(reason, newest, holder, Broken)
+		return
 	}
+	s.setState(Broken)
+}
+
+// breakAway goes over to a state without a hold, and tells that the hold was not released but lost.
+func (s *Sequence) breakAway(reason Reason, newest uint64, holder tokenstore.Holder, state State) {
+	s.tellBreak(reason, newest, holder)
+	s.story.doomed = true
+	s.setState(state)
+	s.story.doomed = false
 }
 
 func (s *Sequence) report() error {
@@ -403,7 +444,9 @@ func (s *Sequence) report() error {
 	} else {
 		s.reads.refuse(s.writing)
 	}
+	number := s.story.number
 	s.setState(Free)
+	s.story.number, s.story.told = number, true // the refusal is its last step
 	return err
 }
 
@@ -412,6 +455,9 @@ func (s *Sequence) setState(state State) {
 		n := int64(1)
 		if state != Held {
 			n = -1
+			if !s.story.doomed {
+				s.tellEnd()
+			}
 		}
 		s.manager.open(n)
 		s.owner.Load().held.Add(n)
@@ -420,8 +466,10 @@ func (s *Sequence) setState(state State) {
 		s.letGo()
 	}
 	s.state = state
+	s.story.why = ""
 	if state == Free {
 		s.pending = false
+		s.story.number = 0
 	}
 }
 

@@ -55,6 +55,7 @@ func (s *Sequence) inherit(old *Sequence) {
 	s.trials, s.must, s.steps = old.trials, old.must, old.steps
 	s.used = old.used
 	s.members = old.members
+	s.story.number, s.story.told = old.story.number, old.story.told
 	old.reads, old.trials, old.members = reads{}, nil, nil
 	old.setState(Free)
 }

@@ -55,6 +55,7 @@ func (s *Sequence) Entered() {
 // Leave ends the turn.
 func (s *Sequence) Leave() {
 	s.reading.Store(false)
+	s.served()
 	if s.manager.outside != nil {
 		s.Drop()
 	}

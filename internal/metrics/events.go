@@ -6,6 +6,8 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/fence-proxy/fence-proxy/internal/event"
 )
 
 // Why a client was dropped.
@@ -43,35 +45,37 @@ func (m *Metrics) ClientDropped(reason string) {
 	m.clientsDropped.Add(context.Background(), 1, with("reason", reason))
 }
 
-// WaiterRefused counts a command that found too many waiting.
-func (m *Metrics) WaiterRefused(rule string) {
-	m.waitersRefused.Add(context.Background(), 1, with("rule", rule))
-}
-
-// Waited counts a command that waited for another owner.
-func (m *Metrics) Waited(rule string) { m.waits.Add(context.Background(), 1, with("rule", rule)) }
-
 // ClientPools counts a client that turned out to pool its connections.
 func (m *Metrics) ClientPools(rule string) {
 	m.clientsPool.Add(context.Background(), 1, with("rule", rule))
 }
 
-// Refused counts a guarded command refused with an error of this first word; rule is "" for a reserved
-// key.
-func (m *Metrics) Refused(rule, word string) {
-	m.refusals.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule), attribute.String("error", word)))
-}
-
-// WouldRefuse counts a write that was carried out though the fence would have refused it.
-func (m *Metrics) WouldRefuse(rule string) {
-	m.wouldRefuse.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule)))
-}
-
-// HoldBroken counts a sequence that was broken in the middle.
-func (m *Metrics) HoldBroken(rule, reason string) {
-	m.holdsBroken.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule), attribute.String("reason", reason)))
-	if reason == reasonMissing {
-		m.RecordLost(rule)
+// Event implements event.Sink.
+func (m *Metrics) Event(e *event.Event) {
+	ctx := context.Background()
+	switch e.Kind {
+	case event.Wait:
+		m.waits.Add(ctx, 1, with("rule", e.Rule))
+	case event.Grant:
+		if e.Reason == event.RecordLost {
+			m.recordsLost.Add(ctx, 1, with("rule", e.Rule))
+		}
+	case event.Refuse:
+		m.refusals.Add(ctx, 1, metric.WithAttributes(attribute.String("rule", e.Rule), attribute.String("error", e.Error)))
+		if e.Reason == event.Full {
+			m.waitersRefused.Add(ctx, 1, with("rule", e.Rule))
+		}
+	case event.WouldRefuse:
+		m.wouldRefuse.Add(ctx, 1, with("rule", e.Rule))
+	case event.Commit:
+		if e.Reason == event.Unguarded {
+			m.unguarded.Add(ctx, 1, with("rule", e.Rule))
+		}
+	case event.Break:
+		m.holdsBroken.Add(ctx, 1, metric.WithAttributes(attribute.String("rule", e.Rule), attribute.String("reason", e.Reason)))
+		if e.Reason == reasonMissing {
+			m.recordsLost.Add(ctx, 1, with("rule", e.Rule))
+		}
 	}
 }
 
@@ -94,9 +98,4 @@ func (m *Metrics) configStands(ok bool) {
 		m.configSuccessTime.Record(ctx, float64(time.Now().UnixMilli())/1000)
 	}
 	m.configSuccessful.Record(ctx, oneIf(ok))
-}
-
-// RecordLost counts a fence record that is gone before its time.
-func (m *Metrics) RecordLost(rule string) {
-	m.recordsLost.Add(context.Background(), 1, with("rule", rule))
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/fence-proxy/fence-proxy/internal/event"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,10 +63,9 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 	m.RequestRefused("bulk")
 	m.PipelineStopped()
 	m.ClientDropped(DroppedOutputBuffer)
-	m.WaiterRefused("chat")
-	m.Refused("chat", "LOCKED")
-	m.HoldBroken("chat", "max_hold")
-	m.HoldBroken("chat", "missing")
+	m.Event(&event.Event{Kind: event.Refuse, Rule: "chat", Error: event.Locked, Reason: event.Full})
+	m.Event(&event.Event{Kind: event.Break, Rule: "chat", Reason: "max_hold"})
+	m.Event(&event.Event{Kind: event.Break, Rule: "chat", Reason: "missing"})
 	got := scrape(t, m)
 	for series, want := range map[string]string{
 		`fence_proxy_connections`:                                       "1",
@@ -118,7 +119,5 @@ func TestMetricsThatCountNothingTakeEveryEvent(*testing.T) {
 	m.RequestRefused("bulk")
 	m.PipelineStopped()
 	m.ClientDropped(DroppedNesting)
-	m.WaiterRefused("chat")
-	m.Refused("", "FENCEDENIED")
-	m.HoldBroken("chat", "missing")
+	m.Event(&event.Event{Kind: event.Break, Rule: "chat", Reason: "missing"})
 }

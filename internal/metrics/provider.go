@@ -60,8 +60,3 @@ func oneIf(yes bool) int64 {
 	}
 	return 0
 }
-
-// Unguarded counts a guarded write that went through unguarded.
-func (m *Metrics) Unguarded(rule string) {
-	m.unguarded.Add(context.Background(), 1, with("rule", rule))
-}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
@@ -99,6 +100,8 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	c.inLine = place{s, true}
+	c.parts = append(c.parts[:0], part{sequence: s})
+	s.Serves("FENCE.ACQUIRE")
 	w := c.watch()
 	ended := make(chan struct{})
 	go func() {
@@ -122,9 +125,6 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	case err == nil && left != nil: // just when it was granted
 		c.returns(s, b.Grant)
 		return b, left
-	case errors.As(err, &locked) && locked.Waiting > 0:
-		c.srv.metrics.WaiterRefused(s.Rule.Name)
-		return b, err
 	case err != nil && locked == nil && left == nil:
 		return b, &downError{s.Record.String(), err}
 	}
@@ -135,6 +135,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 func (c *client) returns(s *lock.Sequence, grant uint64) {
 	ctx, cancel := asking()
 	defer cancel()
+	s.Released(event.InVain)
 	if _, err := c.srv.locks.ReleaseGrant(ctx, s.Record, s.Claim, grant); err != nil {
 		c.srv.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
 	}
@@ -151,7 +152,7 @@ func (c *client) putDown(sub subject) error {
 		return err
 	}
 	defer s.Leave()
-	s.Abandon(context.Background())
+	s.PutDown(context.Background())
 	return nil
 }
 
@@ -192,12 +193,15 @@ func (c *client) renew(args [][]byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
+	c.underOwn(sub, grant)
 	switch holder, err := c.srv.locks.RenewGrant(ctx, sub.record, c.claim(sub, lease), grant); {
 	case errors.Is(err, tokenstore.ErrLost):
 		return &lock.FencedError{Record: sub.record, Reason: lock.ReasonNotNewest, Grant: grant, Newest: holder.Grant, Holder: holder}
 	case err != nil:
+		c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Reason: event.Unasked})
 		return &downError{sub.record.String(), err}
 	}
+	c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Newest: grant})
 	return c.local(resp.AppendInt(nil, lease.Milliseconds()))
 }
 
@@ -219,8 +223,18 @@ func (c *client) releaseGrant(args [][]byte) error {
 	key := grantKey{c.state.db, sub.rule.Name, sub.record.Session}
 	if s := c.grants[key]; s != nil && s.Grant() == grant {
 		delete(c.grants, key)
+		s.Released(event.Released)
+	} else if ended {
+		c.tell(sub.record, event.Event{Kind: event.Release, Apart: true, Grant: grant, Reason: event.Released})
 	}
 	return c.local(resp.AppendInt(nil, number(ended)))
+}
+
+// underOwn makes a session's grant the one at hand if it was acquired over this connection.
+func (c *client) underOwn(sub subject, grant uint64) {
+	if s := c.grants[grantKey{c.state.db, sub.rule.Name, sub.record.Session}]; s != nil && s.Grant() == grant {
+		c.parts = append(c.parts[:0], part{sequence: s})
+	}
 }
 
 // presented reads a key and a grant.

@@ -150,7 +150,7 @@ func (c *client) block(cmd *command.Command, p plan, req resp.Request) error {
 			if p.rules != c.srv.rules.now() {
 				p = c.planAnew(p, cmd, req.Args)
 			}
-			err := c.guarded(p, body{name: cmd.Name, raw: w.try, count: 1, now: true}, run)
+			err := c.guarded(p, body{name: cmd.Name, verb: cmd.Verb, raw: w.try, count: 1, now: true}, run)
 			var taken *lock.LockedError // by another connection of the same owner
 			switch {
 			case errors.Is(err, errNothing):

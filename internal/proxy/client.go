@@ -78,6 +78,10 @@ type client struct {
 	seen    *observe.Conn // nil unless the proxy observes
 	library struct{ name, version string }
 
+	// The command at hand:
+	cmd  *command.Command // nil: it is not known, or the proxy's own
+	word *word            // of these
+
 	// Used again by each command:
 	exchange *upstream.Exchange
 	timer    *time.Timer
@@ -215,6 +219,7 @@ func (c *client) handle(req resp.Request) error {
 		return c.say(req)
 	}
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
+	c.cmd = cmd
 	c.arm(cmd)
 	p, err := c.plan(cmd, req.Args)
 	switch {
@@ -246,9 +251,9 @@ func (c *client) guard(cmd *command.Command, p plan, req resp.Request) error {
 	case blocks(cmd, req.Args):
 		return c.answerError(c.block(cmd, p, req))
 	case p.writes:
-		return c.answerError(c.guarded(p, body{name: cmd.Name, raw: req.Raw, count: 1}, c.write))
+		return c.answerError(c.guarded(p, body{name: cmd.Name, verb: cmd.Verb, raw: req.Raw, count: 1}, c.write))
 	default:
-		return c.answerError(c.guarded(p, body{name: cmd.Name, raw: req.Raw, count: 1}, c.read))
+		return c.answerError(c.guarded(p, body{name: cmd.Name, verb: cmd.Verb, raw: req.Raw, count: 1}, c.read))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
+	"github.com/fence-proxy/fence-proxy/internal/event/eventtest"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
@@ -122,9 +123,16 @@ type served struct {
 	*Server
 	addr  string
 	store string
+	told  *eventtest.Recorder
 }
 
 func serve(t *testing.T) served {
+	t.Helper()
+	return serveBy(t, rules(t))
+}
+
+// serveBy is serve with rules of the test's own.
+func serveBy(t *testing.T, rules *rule.Set) served {
 	t.Helper()
 	store, err := embedded.Start()
 	if err != nil {
@@ -139,6 +147,8 @@ func serve(t *testing.T) served {
 	t.Cleanup(tokens.Close)
 	log := slog.New(slog.DiscardHandler)
 	locks := lock.NewManager("here", tokens, log)
+	told := new(eventtest.Recorder)
+	locks.Observe(told)
 	ctx, cancel := context.WithCancel(context.Background())
 	heard := make(chan struct{})
 	go func() {
@@ -146,7 +156,7 @@ func serve(t *testing.T) served {
 		tokens.Listen(ctx, "here", locks)
 	}()
 	s, err := NewServer(t.Context(), Options{
-		Name: "here", Rules: rules(t), Upstream: &upstream.Endpoint{Options: options, DialTimeout: patience},
+		Name: "here", Rules: rules, Upstream: &upstream.Endpoint{Options: options, DialTimeout: patience},
 		Store: tokens, Locks: locks, Metrics: metrics.None(), Log: log,
 	})
 	if err != nil {
@@ -166,10 +176,11 @@ func serve(t *testing.T) served {
 			t.Errorf("served until %v", err)
 		}
 		locks.Close(context.Background())
+		told.Check(t, true)
 		cancel()
 		<-heard
 	})
-	return served{s, l.Addr().String(), store.Addr()}
+	return served{s, l.Addr().String(), store.Addr(), told}
 }
 
 // agent is a client of a served proxy.

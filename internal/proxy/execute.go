@@ -43,6 +43,7 @@ func (c *client) exec(req resp.Request) error {
 		c.send = nil
 	}
 	if says(covered, err) {
+		c.tellNil(err)
 		return c.local(resp.AppendNullArray(nil, c.state.proto == 3))
 	}
 	return c.answerError(err)
@@ -65,7 +66,7 @@ func (c *client) execute() error {
 	if tx.plan.writes {
 		run = c.write
 	}
-	return c.guarded(tx.plan, body{name: "exec", raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
+	return c.guarded(tx.plan, body{name: "exec", verb: "EXEC", raw: tx.raw, count: tx.count, tx: tx, lists: len(c.state.listings) > 0}, run)
 }
 
 // unfit is a command that Redis does not queue, whatever its state.

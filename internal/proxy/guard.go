@@ -19,6 +19,7 @@ import (
 // body is what a client wants done under the guard: a command, or all of a transaction.
 type body struct {
 	name  string // of the command
+	verb  string // … in upper case
 	raw   []byte // as it came
 	count int    // how many commands
 	tx    *transaction
@@ -75,10 +76,14 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		c.reads()
 	}
 	c.readBy(p.reached)
+	for i := range p.parts {
+		p.parts[i].sequence.Serves(b.verb)
+	}
 	err := run(p, b, start)
 	c.reading = nil
 	c.readBy(p.reached)
 	if err != nil {
+		quits(p, err)
 		giveUp(p.parts)
 		if c.unfenced(p, b, err) {
 			return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -20,7 +21,7 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 	case s.Rule.Wait == 0:
 		return c.locked(s, b.Holder, start)
 	}
-	c.srv.metrics.Waited(s.Rule.Name)
+	s.Waits(b.Holder)
 	c.rests()
 	defer c.reads()
 	c.waiter.Park(s, expected, b.LeaseLeft)
@@ -51,6 +52,9 @@ func (c *client) gaveWay(at place, h tokenstore.Holder) error {
 	s := at.sequence
 	if why == deadlocked {
 		s.Yield(c.circle)
+		s.Quits(event.Deadlock)
+	} else {
+		s.Quits(event.Overtaken)
 	}
 	if !at.writes && s.StepAside() {
 		return nil
@@ -60,8 +64,9 @@ func (c *client) gaveWay(at place, h tokenstore.Holder) error {
 
 // park is a wait at the store, ahead of a command.
 type park struct {
-	left  time.Duration // how long it may take; 0: no wait
-	lease time.Duration // what remains of the holder's lease
+	left   time.Duration // how long it may take; 0: no wait
+	lease  time.Duration // what remains of the holder's lease
+	behind tokenstore.Holder
 }
 
 // queued decides, after the store has queued a client that waits there, how it goes on: the next
@@ -75,7 +80,7 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 		c.unqueue(context.Background(), s, 0)
 		return park{}, c.gaveWay(place{sequence: s}, b.Holder)
 	case left > 0 && b.Ahead >= 0:
-		return park{left, b.LeaseLeft}, nil
+		return park{left, b.LeaseLeft, b.Holder}, nil
 	case left > 0:
 		return park{}, nil // the store took this proxy's waiters for gone
 	}
@@ -87,7 +92,7 @@ func (c *client) queued(s *lock.Sequence, b tokenstore.Begin, start time.Time) (
 
 // waitAtStore sends a block that waits at the store first.
 func (c *client) waitAtStore(s *lock.Sequence, p park) error {
-	c.srv.metrics.Waited(s.Rule.Name)
+	s.Waits(p.behind)
 	c.waiter.Park(s, c.asks[0].expected, p.lease)
 	c.blocks = true
 	c.inLine, c.wayGiven = place{sequence: s}, 0
@@ -146,14 +151,12 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 
 // crowd is the refusal where too many wait.
 func (c *client) crowd(s *lock.Sequence, h tokenstore.Holder, waiting int) error {
-	c.srv.metrics.WaiterRefused(s.Rule.Name)
 	return &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError, Waiting: waiting}
 }
 
 // noticed raises the alarm for a record that is gone though a hold depended on it.
 func (c *client) noticed(s *lock.Sequence, b tokenstore.Begin) {
 	if b.RecordLost {
-		c.srv.metrics.RecordLost(s.Rule.Name)
 		c.srv.log.Error("fence record lost while the session was held: does the store evict? its old holder will be refused",
 			"rule", s.Record.Rule, "session", s.Record.Session, "grant", b.Grant)
 	}
@@ -185,5 +188,9 @@ func (c *client) release(ctx context.Context, s *lock.Sequence, grant uint64) {
 
 // locked is the refusal after waiting.
 func (c *client) locked(s *lock.Sequence, h tokenstore.Holder, start time.Time) error {
-	return &lock.LockedError{Record: s.Record, Holder: h, Waited: time.Since(start), Word: s.Rule.LockedError}
+	err := &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError}
+	if s.Rule.Wait > 0 || c.srv.locks.Outside() {
+		err.Waited = time.Since(start)
+	}
+	return err
 }

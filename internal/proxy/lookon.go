@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -25,7 +26,7 @@ func (c *client) lookedOn(s *lock.Sequence, err error) bool {
 	if s.Rule.Enforces() || !errors.As(err, &fenced) {
 		return false
 	}
-	c.srv.metrics.WouldRefuse(s.Rule.Name)
+	c.tellFenced(fenced, event.Event{Kind: event.WouldRefuse})
 	c.srv.log.Warn("would be FENCED", "client", c.address(), "name", c.state.name, "rule", fenced.Record.Rule, "session", fenced.Record.Session,
 		"reason", string(fenced.Reason))
 	return true

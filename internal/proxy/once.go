@@ -68,7 +68,7 @@ func (c *client) once(args [][]byte) error {
 		}
 		return c.onceReply(x.Frame(0), speaks)
 	}
-	err = c.guarded(p, body{raw: raw, count: 1, once: &speaks}, c.write)
+	err = c.guarded(p, body{verb: "FENCE.ONCE", raw: raw, count: 1, once: &speaks}, c.write)
 	var fenced *lock.FencedError
 	var locked *lock.LockedError
 	if errors.As(err, &fenced) || errors.As(err, &locked) { // perhaps by who carried it out meanwhile

@@ -70,7 +70,7 @@ func (c *client) obtain(parts []part, i int, at place, now bool, start time.Time
 func (c *client) standInLine(q *part, at place, a *lock.Asking, left time.Duration, now bool, start time.Time) error {
 	s := at.sequence
 	if !now {
-		c.srv.metrics.Waited(s.Rule.Name)
+		s.Waits(tokenstore.Holder{})
 	}
 	c.waiter.Stand(s)
 	defer c.waiter.Rise()
@@ -247,7 +247,6 @@ func (c *client) passed(q *part, b body, write *lock.Write) {
 	w, _ := b.applied(c.exchange, s, *write)
 	s.Passed(w)
 	c.srv.blocked.written(w.Keys)
-	c.srv.metrics.Unguarded(s.Rule.Name)
 	c.srv.log.Warn("UNGUARDED: the lock provider can't be asked", "client", c.address(), "name", c.state.name,
 		"rule", s.Record.Rule, "session", s.Record.Session)
 }

@@ -95,7 +95,7 @@ const errInTransaction = wordError("ERR Command not allowed inside a transaction
 
 // say carries out one of the proxy's own commands.
 func (c *client) say(req resp.Request) error {
-	c.parts = c.parts[:0]
+	c.parts, c.cmd = c.parts[:0], nil
 	switch {
 	case c.stranded.Load():
 		return c.refuseStranded(plan{})
@@ -103,6 +103,8 @@ func (c *client) say(req resp.Request) error {
 		return errReplica
 	}
 	w := wordOf(req.Args[0])
+	c.word = w
+	defer func() { c.word = nil }()
 	err := misspoken(w, req.Args)
 	if c.state.multi {
 		if c.holding() {

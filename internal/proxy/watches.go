@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -46,6 +47,14 @@ func (c *client) covered() []*tokenstore.Record {
 		}
 	}
 	return records
+}
+
+// tellNil tells of a refusal that the client hears of as a nil.
+func (c *client) tellNil(err error) {
+	var fenced *lock.FencedError
+	if errors.As(err, &fenced) {
+		c.tellFenced(fenced, event.Event{Kind: event.Refuse})
+	}
 }
 
 // says reports whether a refusal is what the client's WATCH says as well.

@@ -93,5 +93,18 @@ func (s *Set) Rules() []*Rule {
 	return slices.Clone(s.rules)
 }
 
+// Named returns the rule of a name, or nil.
+func (s *Set) Named(name string) *Rule {
+	if s == nil {
+		return nil
+	}
+	for _, r := range s.rules {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
 // Empty reports whether the set has no rule at all.
 func (s *Set) Empty() bool { return s == nil || len(s.rules) == 0 }
