@@ -13,6 +13,8 @@ VULNDB ?=
 # Limits on each package's tests.
 TIMEOUT             ?= 10m
 INTEGRATION_TIMEOUT ?= 30m
+# How many tests of a package run side by side. They wait for most of their time: for leases to end, and for servers to start.
+PARALLEL            ?= 4
 # How long fuzz and fuzz-short spend on each fuzz test, and how many random commands fuzz sends, from
 # which seed; empty makes up a new one.
 FUZZTIME            ?= 10s
@@ -37,20 +39,30 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet race integration conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+test: deps vet all-tests stories conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
 	$(GO) vet -tags integration,kube ./...
 
+# What unit and integration tests have in common is built and run once. Packages that take longest begin first.
+.PHONY: all-tests
+all-tests: deps
+	$(GO) test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
+		./integration ./internal/lock/provider ./integration/... ./internal/lock ./...
+
+# With the race detector the explorers play a part of what they play here.
+.PHONY: stories
+stories:
+	$(GO) test -run 'Interleaving|Pool|Story|Explorer' ./internal/lock ./internal/lock/provider
+
 .PHONY: race
 race: deps ## Run the unit tests with the race detector
 	$(GO) test -race -count=1 -timeout $(TIMEOUT) ./...
 
-# One package at a time: these tests start servers and measure time.
 .PHONY: integration
 integration: deps ## Run the integration tests with the race detector
-	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
+	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
 
 # Packages with tests behind the kube tag alone. One server is started for each test.
 KUBE = $(shell grep -rl --include='*_test.go' '^//go:build kube$$' . | xargs -r -n1 dirname | sort -u)

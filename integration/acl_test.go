@@ -41,6 +41,7 @@ func allow(t *testing.T, server *harness.Redis, name, rights string) {
 }
 
 func TestAGuardedClientsUserNeedsTheRightsThatTheReadmeNames(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	allow(t, server, "agent", "+get +set +append +mget +mset +acl|whoami ~ctx:* "+guardRights(t))
@@ -81,6 +82,7 @@ func TestAGuardedClientsUserNeedsTheRightsThatTheReadmeNames(t *testing.T) {
 // A user's rights are its own, whatever the proxy's user may do. Redis's own words say so, and nothing
 // is taken. Case 73.
 func TestAUserWithoutRightsToAGuardedKeyIsToldByRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, endless("0s"))
 	for _, server := range []*harness.Redis{w.straight, w.behind} {
 		allow(t, server, "agent", "+get +set +mget +mset +del +ping +reset ~ctx:mine ~free "+guardRights(t))
@@ -125,6 +127,7 @@ func TestAUserWithoutRightsToAGuardedKeyIsToldByRedis(t *testing.T) {
 
 // A user who lacks the guard's rights has no guarded keys, though it may touch their data.
 func TestAUserWithoutTheGuardsRightsIsRefused(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
 	server.Client().Set(t.Context(), "ctx:s", "v", 0)
@@ -148,6 +151,7 @@ func TestAUserWithoutTheGuardsRightsIsRefused(t *testing.T) {
 // Rights that were there can be taken away while a client goes on. A write that got past its fence then
 // is not reported as a good one.
 func TestAWriteThatEscapedItsFenceIsReportedAsUnknown(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
 	direct := server.Client()
@@ -174,6 +178,7 @@ func TestAWriteThatEscapedItsFenceIsReportedAsUnknown(t *testing.T) {
 
 // The same is asked of the proxy's own user, once.
 func TestAProxyWhoseUserMayNotWatchDoesNotStart(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	for _, command := range []string{"watch", "multi", "exec"} {
 		allow(t, server, "proxy", "+@all -"+command+" ~* &*")
@@ -191,6 +196,7 @@ func TestAProxyWhoseUserMayNotWatchDoesNotStart(t *testing.T) {
 // With a password at Redis, a client that does not log in has the rights of the proxy's user, and RESET
 // takes them away.
 func TestResetLogsOut(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding(), harness.WithPassword("pw"))
 	p := w.meet(t, "client", "2")
 	p.direct.Do("AUTH", "pw")

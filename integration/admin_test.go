@@ -12,6 +12,7 @@ import (
 )
 
 func TestHealthAndReadinessFollowTheProxysLife(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: "drain: 30s\n" + guarding("max_hold: 2m")})
 	page := func(path string) string {
@@ -47,6 +48,7 @@ func TestHealthAndReadinessFollowTheProxysLife(t *testing.T) {
 }
 
 func TestAnAdminAddressThatIsTakenEndsTheStartWithARemedy(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,6 +63,7 @@ func TestAnAdminAddressThatIsTakenEndsTheStartWithARemedy(t *testing.T) {
 
 // Case 19.
 func TestAHoldThatIsRenewedUpToMaxHoldIsCountedWhenItIsRevoked(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{
 		Redis: server, Admin: true, ConfigYAML: guarding("lease: 300ms", "max_hold: 1s", "idle: 10m"),
@@ -84,6 +87,7 @@ func TestAHoldThatIsRenewedUpToMaxHoldIsCountedWhenItIsRevoked(t *testing.T) {
 
 // Case 43.
 func TestALostFenceRecordRaisesAnAlarm(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	const lost = `fence_proxy_records_lost_total{rule="ctx"}`
 	for name, discover := range map[string]func(a, b *party){

@@ -18,6 +18,7 @@ import (
 // Of the clients of two proxies nineteen in twenty only read, and the others read and write. In mode auto those who only
 // read hardly ever wait for those who write, and no update is lost; also when all of a sudden the others are the writers.
 func TestInModeAutoThoseWhoOnlyReadHardlyEverWait(t *testing.T) {
+	t.Parallel()
 	const clients, each, sessions = 40, 400, 4
 	server := harness.StartRedis(t)
 	var proxies []*harness.Proxy

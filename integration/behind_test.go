@@ -11,6 +11,7 @@ import (
 
 // What a client has sent before it could hear of a refusal goes back to the same reads as what was refused.
 func TestWhatWasSentBehindAStaleWriteIsRefusedWithIt(t *testing.T) {
+	t.Parallel()
 	encode := func(commands string) (text string, n int) {
 		for line := range strings.SplitSeq(commands, " ; ") {
 			text += harness.Encode(strings.Fields(line)...)

@@ -44,6 +44,7 @@ var blockings = []string{
 }
 
 func TestBlockingCommandsSoundAsAtRedis(t *testing.T) {
+	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	for _, lines := range blockings {
@@ -97,6 +98,7 @@ func blockedTalk(t *testing.T, addr string, server *harness.Redis, protocol, lin
 
 // Case 55: a client that is blocked holds no session, and what others push through the proxy wakes it.
 func TestABlockedClientHoldsNoSession(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(append(longHolds, "session: ctx:<s>:*")...)})
 	record := recordOf(t, server, "s")
@@ -123,6 +125,7 @@ func TestABlockedClientHoldsNoSession(t *testing.T) {
 }
 
 func TestABlockedClientWaitsForAHolder(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 0s")})
 	holder, _ := connect(t, "holder", proxy.Addr)
@@ -137,6 +140,7 @@ func TestABlockedClientWaitsForAHolder(t *testing.T) {
 }
 
 func TestABlockedClientHearsWhatIsWrongOnceTheHolderIsDone(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 0s")})
 	holder, _ := connect(t, "holder", proxy.Addr)
@@ -152,6 +156,7 @@ func TestABlockedClientHearsWhatIsWrongOnceTheHolderIsDone(t *testing.T) {
 }
 
 func TestBlockedClientsAreServedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	const n = 12
@@ -179,6 +184,7 @@ func TestBlockedClientsAreServedInTheirOrder(t *testing.T) {
 }
 
 func TestABlockedClientThatLeavesTakesNothing(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(), Args: []string{"--log-level", "debug"}})
 	gone, conn := connect(t, "gone", proxy.Addr)
@@ -197,6 +203,7 @@ func TestABlockedClientThatLeavesTakesNothing(t *testing.T) {
 
 // Redis counts such a client as blocked, and CLIENT UNBLOCK ends its wait.
 func TestABlockedClientIsKnownToRedis(t *testing.T) {
+	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	unblocked := func(addr string, server *harness.Redis, protocol, command, how string) (heard string) {

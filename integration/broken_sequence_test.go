@@ -10,6 +10,7 @@ import (
 
 // A sequence that was broken off is reported at its owner's next guarded command, once.
 func TestBrokenSequenceIsReportedOnceAndThenWorksAgain(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	for _, broken := range []struct {
 		name    string
@@ -66,6 +67,7 @@ func TestBrokenSequenceIsReportedOnceAndThenWorksAgain(t *testing.T) {
 // An atomic update depends on no read, so it is not refused for the loss of the grant; what was read before it is
 // stale all the same. Case 5.
 func TestAtomicWriteDoesNotMakeAStaleReadGood(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	for _, fence := range fences {
 		t.Run(fence.name, func(t *testing.T) {
@@ -88,6 +90,7 @@ func TestAtomicWriteDoesNotMakeAStaleReadGood(t *testing.T) {
 }
 
 func TestBrokenSequenceLeavesTheOthersOfItsOwnerAlone(t *testing.T) {
+	t.Parallel()
 	const key, other = "ctx:s", "ctx:other"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})

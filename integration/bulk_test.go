@@ -14,6 +14,7 @@ import (
 // Clients that move much at once do so over connections of their own. Whatever goes that way and whatever goes over
 // a shared one, each reply comes in its place.
 func TestRepliesKeepTheirOrderHoweverMuchClientsMove(t *testing.T) {
+	t.Parallel()
 	const clients, rounds = 10, 4
 	server := harness.StartRedis(t)
 	p := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("mode: fence")})

@@ -16,6 +16,7 @@ import (
 // Case 54: an idle client whose connection to Redis ends is carried over to a new one, with all that
 // can be said again.
 func TestAClientIsCarriedOver(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	for name, c := range map[string]struct{ before, after [][]string }{
@@ -100,6 +101,7 @@ func setAdrift(t *testing.T, server *harness.Redis, proxy *harness.Proxy, name s
 
 // Redis has closed such a client, so it is closed. Case 54.
 func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	server.Client().Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "+@all", "~*", "&*")
@@ -131,6 +133,7 @@ func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 
 // Who is meant by a CLIENT KILL is closed, though it is idle and has no state.
 func TestAClientThatIsKilledIsClosed(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	through := redis.NewClient(&redis.Options{Addr: proxy.Addr})
@@ -145,6 +148,7 @@ func TestAClientThatIsKilledIsClosed(t *testing.T) {
 
 // A request under way gets an error or the end of the connection; it is never sent again.
 func TestARequestUnderWayIsNotSentAgain(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	relay := harness.StartRelay(t, server.Addr)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: relay.URL(), ConfigYAML: guarding()})
@@ -175,6 +179,7 @@ func TestARequestUnderWayIsNotSentAgain(t *testing.T) {
 
 // QUIT ends a client, whatever it had.
 func TestQuitClosesTheClient(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding())
 	for _, before := range []string{"PING", "MULTI", "SUBSCRIBE a", "MONITOR", "GET ctx:s"} {
 		p := w.meet(t, before, "2")

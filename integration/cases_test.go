@@ -695,10 +695,12 @@ var stories = []struct {
 var endlessOptions = []string{"wait: 60s", "lease: 10m", "max_hold: 10m", "idle: 10m"}
 
 func TestCasesInEveryMode(t *testing.T) {
+	t.Parallel()
 	json := harness.WithJSON(t)
 	for _, story := range stories {
 		for _, mode := range story.modes {
 			t.Run(fmt.Sprintf("Case %d, %s, in mode %s", story.number, story.what, mode), func(t *testing.T) {
+				t.Parallel()
 				story.play(newStage(t, mode, story.options, json))
 			})
 		}
@@ -753,6 +755,7 @@ func testPool(s *stage, one bool) {
 
 // Case 12 in every mode: replies, TTLs and the effects of NX, XX and GET are Redis's own.
 func TestWritesWithATTLSoundAsAtRedisInEveryMode(t *testing.T) {
+	t.Parallel()
 	for _, mode := range everyMode {
 		w := startTwins(t, guarding("mode: "+mode, "writes_per_read: many"))
 		for _, protocol := range []string{"2", "3"} {

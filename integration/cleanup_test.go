@@ -13,6 +13,7 @@ import (
 // Case 44: a record outlives its session's last use by record_ttl and no longer, however it was
 // used.
 func TestTenThousandOneShotSessionsLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
 	const sessions = 10_000
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(

@@ -53,6 +53,7 @@ A: MULTI ; HELLO 3 ; EXEC ; HSET h f v ; HGETALL h ; HELLO 2 ; HGETALL h => 7
 `
 
 func TestTransactionsLeaveTheConnectionAsRedisWould(t *testing.T) {
+	t.Parallel()
 	for _, mode := range everyMode {
 		w := startTwins(t, guarding("writes_per_read: many", "mode: "+mode))
 		for _, protocol := range []string{"2", "3"} {
@@ -93,6 +94,7 @@ A: MULTI ; SUBSCRIBE a ; SELECT 0 ; HELLO 2 ; EXEC ; UNSUBSCRIBE a ; HGETALL h ;
 `
 
 func TestAMisusedTransactionLeavesTheConnectionAsRedisWould(t *testing.T) {
+	t.Parallel()
 	for _, config := range []string{"rules: []\n", guarding("writes_per_read: many")} {
 		for _, others := range []int{0, 8} { // so many share connections
 			w := startTwins(t, config)
@@ -110,6 +112,7 @@ func TestAMisusedTransactionLeavesTheConnectionAsRedisWould(t *testing.T) {
 
 // An EXEC that Redis refuses for its arguments takes every WATCH away, the fence's too.
 func TestAnExecWithAnArgumentLeavesTheFenceStanding(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("10s")})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -125,6 +128,7 @@ func TestAnExecWithAnArgumentLeavesTheFenceStanding(t *testing.T) {
 
 // "+0" is no database to Redis: the transaction stays in the one before.
 func TestASelectThatRedisRefusesLeadsNowhere(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -139,6 +143,7 @@ func TestASelectThatRedisRefusesLeadsNowhere(t *testing.T) {
 
 // Case 45.
 func TestHelloIsAnsweredByRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding(), harness.WithPassword("pw"))
 	p := w.meet(t, "client", "2")
 	for _, command := range []string{
@@ -154,6 +159,7 @@ func TestHelloIsAnsweredByRedis(t *testing.T) {
 
 // Case 55: what blocks waits as Redis does, and nobody waits with it.
 func TestABlockedClientWaitsForRedisAlone(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	direct := server.Client()
@@ -201,6 +207,7 @@ func TestABlockedClientWaitsForRedisAlone(t *testing.T) {
 
 // Case 76: who waits for a session holds up itself alone, and its own replies keep their order.
 func TestAWaitingClientHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	clients := crowd(t, proxy, 12) // some connections are shared

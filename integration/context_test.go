@@ -17,6 +17,7 @@ import (
 // Case 1: eight tasks of one process read the agent's context, each appends its id and sends it
 // back, and none waits for the others. Whatever is not in the value was refused.
 func TestNoParallelTasksUpdateIsLostUnnoticed(t *testing.T) {
+	t.Parallel()
 	const tasks = 8
 	server := harness.StartRedis(t)
 	byConnection := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("wait: 30s")})
@@ -154,6 +155,7 @@ func (p *parallel) end(t *testing.T, server *harness.Redis) int {
 
 // Case 2.
 func TestTheSecondReaderSeesWhatTheFirstHasWritten(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -169,6 +171,7 @@ func TestTheSecondReaderSeesWhatTheFirstHasWritten(t *testing.T) {
 
 // Case 5.
 func TestTurnsOfSeveralAppendsDoNotInterleave(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s", "writes_per_read: many")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -192,6 +195,7 @@ func TestTurnsOfSeveralAppendsDoNotInterleave(t *testing.T) {
 
 // Case 6.
 func TestAListRewrittenInTwoWritesKeepsAConcurrentPush(t *testing.T) {
+	t.Parallel()
 	t.Run("that comes between them", func(t *testing.T) {
 		r := newRewrite(t, "writes_per_read: one")
 		other, _ := connect(t, "B", r.elsewhere.Addr)
@@ -245,6 +249,7 @@ func (r *rewrite) leaves(want ...string) {
 
 // Case 7.
 func TestASaveAfterAnothersTurnIsRefused(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: guarding("wait: 30s", "idle: 100ms")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -266,6 +271,7 @@ func TestASaveAfterAnothersTurnIsRefused(t *testing.T) {
 
 // Case 9.
 func TestOfTwoResumesExactlyOneGoesOn(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")}
 	addrs := [2]string{harness.StartProxy(t, options).Addr, harness.StartProxy(t, options).Addr}
@@ -302,6 +308,7 @@ func TestOfTwoResumesExactlyOneGoesOn(t *testing.T) {
 
 // Case 13: two pods, each with a process and a proxy of its own.
 func TestTwoProcessesAddEveryItemAndSplitNoTurn(t *testing.T) {
+	t.Parallel()
 	const each = 50
 	server := harness.StartRedis(t)
 	python := harness.Python(t)
@@ -379,6 +386,7 @@ print(refused, "refused")
 // The traffic of a web session store: express-session with connect-redis.
 
 func TestOfTwoRequestsOnOneConnectionTheSecondSaveIsRefused(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("owner: connection")})
 	const key = "ctx:sess:sid-1001"
@@ -399,6 +407,7 @@ func TestOfTwoRequestsOnOneConnectionTheSecondSaveIsRefused(t *testing.T) {
 }
 
 func TestASaveDoesNotBringBackALoggedOutSession(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: guarding("owner: connection", "wait: 30s", "idle: 100ms")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)

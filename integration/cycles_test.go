@@ -24,6 +24,7 @@ const (
 
 // Cases 2 and 7.
 func TestCyclesThroughTwoProxiesLoseNoUpdateAndStraightOnesDo(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 
 	t.Run("straight at Redis", func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // What MOVE and COPY write in another database is fenced there.
 
 func TestMoveAndCopySoundAsAtRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("wait: 0s"))
 	for _, protocol := range []string{"2", "3"} {
 		w.one(t, protocol, `
@@ -39,6 +40,7 @@ func recordIn(t *testing.T, server *harness.Redis, db int, key string) *record {
 }
 
 func TestWhatIsWrittenInAnotherDatabaseIsFencedThere(t *testing.T) {
+	t.Parallel()
 	writes := map[string][]string{
 		"MOVE":                        {"MOVE", "ctx:s", "1"},
 		"COPY":                        {"COPY", "ctx:other", "ctx:s", "DB", "1"},
@@ -100,6 +102,7 @@ func TestWhatIsWrittenInAnotherDatabaseIsFencedThere(t *testing.T) {
 
 // A stale reader of what is moved away takes nothing away.
 func TestAStaleMoveMovesNothing(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, longHolds...)
 	here := recordOf(t, server, "ctx:s")
@@ -130,6 +133,7 @@ func TestAStaleMoveMovesNothing(t *testing.T) {
 
 // Without the right to SELECT nothing can be said about the other database's record.
 func TestAUserWhoMayNotSelectMovesNoGuardedKey(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	allow(t, server, "agent", "+@all -select ~* &*")

@@ -13,6 +13,7 @@ import (
 // Clients that each wait for the session that the next one holds: one of them is refused at once, and the others are
 // served. The wait is longer than the test's patience, so nobody is served because another's time is over.
 func TestOfClientsThatWaitForEachOtherOneGivesWay(t *testing.T) {
+	t.Parallel()
 	options := append([]string{"wait: 60s"}, longHolds[1:]...)
 	for name, kind := range map[string]struct {
 		clients int
@@ -85,6 +86,7 @@ type answer struct {
 
 // Who waits for a session and holds another is in no circle while the holder only thinks.
 func TestWhoOnlyWaitsLongIsNotTakenForDeadlocked(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, append([]string{"wait: 60s"}, longHolds[1:]...)...)
 	a, _ := connect(t, "A", proxyA.Addr)
@@ -109,6 +111,7 @@ func TestWhoOnlyWaitsLongIsNotTakenForDeadlocked(t *testing.T) {
 
 // An owner of several connections has somebody who goes on while another waits, so it is in no circle.
 func TestOwnersOfSeveralConnectionsAreNotTakenForDeadlocked(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, append([]string{"owner: proxy", "wait: 60s"}, longHolds[1:]...)...)
 	a1, _ := connect(t, "A's first", proxyA.Addr)

@@ -15,6 +15,7 @@ import (
 
 // Two proxies, eight owners, and a cluster whose leader is killed, again and again. Case 39.
 func TestNothingIsLostWhenEtcdLosesItsLeader(t *testing.T) {
+	t.Parallel()
 	const owners, kills, each = 8, 3, 25
 	cluster := harness.StartEtcd(t, 3)
 	server := harness.StartRedis(t)

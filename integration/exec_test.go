@@ -70,6 +70,7 @@ func appears(t *testing.T, path string) {
 }
 
 func TestExecEndsAsItsCommandEnds(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	record := noneOf(t, server, "job")
 	for _, end := range []struct {
@@ -92,6 +93,7 @@ func TestExecEndsAsItsCommandEnds(t *testing.T) {
 }
 
 func TestExecRefusesWhatMakesNoSense(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{
 		{"exec", "true"},
 		{"exec", "--session", "job"},
@@ -108,6 +110,7 @@ func TestExecRefusesWhatMakesNoSense(t *testing.T) {
 
 // Of commands that run for one session, one runs at a time; and what FENCE.ACQUIRE takes is the same session.
 func TestExecRunsOneCommandAtATime(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	dir := t.TempDir()
@@ -127,6 +130,7 @@ func TestExecRunsOneCommandAtATime(t *testing.T) {
 }
 
 func TestExecGivesItsCommandAGrantToWriteUnder(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	file := filepath.Join(t.TempDir(), "grant")
@@ -145,6 +149,7 @@ func TestExecGivesItsCommandAGrantToWriteUnder(t *testing.T) {
 }
 
 func TestExecRenewsItsHold(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	record := noneOf(t, server, "job")
 	events := record.events()
@@ -174,6 +179,7 @@ func ending(dir, then string) []string {
 }
 
 func TestExecEndsItsCommandWhenTheHoldIsLost(t *testing.T) {
+	t.Parallel()
 	for _, loss := range []struct {
 		name string
 		lose func(*execution, *record)
@@ -213,6 +219,7 @@ func TestExecEndsItsCommandWhenTheHoldIsLost(t *testing.T) {
 
 // A fence-proxy exec that is killed renews nothing, so its command is told to end.
 func TestTheCommandOfAKilledExecIsToldToEnd(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	dir := t.TempDir()
 	e := execute(t, server, []string{"--ttl", "1h", "--session", "ctx:killed"}, ending(dir, "exit 0")...)
@@ -223,6 +230,7 @@ func TestTheCommandOfAKilledExecIsToldToEnd(t *testing.T) {
 
 // A signal that comes while the session is waited for ends the waiting, and nothing is left in line.
 func TestASignalEndsTheWaitingOfExec(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -237,6 +245,7 @@ func TestASignalEndsTheWaitingOfExec(t *testing.T) {
 
 // Under a rule, it is the session of the rule.
 func TestExecHoldsTheSessionOfARule(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("wait: 0s")})
 	file := filepath.Join(t.TempDir(), "runs")

@@ -10,6 +10,7 @@ import (
 
 // A client that says goodbye has nothing to be told of, whatever it has read.
 func TestQuitClosesAConnectionInTheMiddleOfASequence(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	for _, quit := range []string{"QUIT", "quit"} {
@@ -22,6 +23,7 @@ func TestQuitClosesAConnectionInTheMiddleOfASequence(t *testing.T) {
 
 // Leaving channels has as many replies as there are channels, or one, and in RESP3 these are messages.
 func TestLeavingChannelsLeavesTheOrderOfRepliesAlone(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server})
 	for _, protocol := range []string{"2", "3"} {

@@ -60,6 +60,7 @@ func noneOf(t *testing.T, server *harness.Redis, key string) *record {
 }
 
 func TestAnAcquiredSessionIsTheConnectionsUntilItIsReleased(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"ctx:s", "unguarded"} {
 		t.Run(key, func(t *testing.T) {
 			proxies := startPair(t, guarding(longHolds...))
@@ -100,6 +101,7 @@ func TestAnAcquiredSessionIsTheConnectionsUntilItIsReleased(t *testing.T) {
 
 // A grant is not the connection's: it can be handed on, to another process behind another proxy, through a queue.
 func TestAGrantIsHandedOnThroughAQueue(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:job"
 	proxies := startPair(t, guarding(longHolds...))
 	a, process := spawn(t, "A", proxies.first.Addr)
@@ -119,6 +121,7 @@ func TestAGrantIsHandedOnThroughAQueue(t *testing.T) {
 }
 
 func TestAnyCommandIsDoneUnderAGrant(t *testing.T) {
+	t.Parallel()
 	const key, list = "ctx:s", "ctx:list"
 	proxies := startPair(t, guarding(longHolds...))
 	a, _ := connect(t, "A", proxies.first.Addr)
@@ -144,6 +147,7 @@ func TestAnyCommandIsDoneUnderAGrant(t *testing.T) {
 }
 
 func TestAStaleGrantDoesNothing(t *testing.T) {
+	t.Parallel()
 	const key, other = "ctx:s", "ctx:other"
 	proxies := startPair(t, guarding(longHolds...))
 	a, _ := connect(t, "A", proxies.first.Addr)
@@ -175,6 +179,7 @@ func TestAStaleGrantDoesNothing(t *testing.T) {
 }
 
 func TestAGrantIsRenewedByWhoPresentsIt(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, guarding(longHolds...))
 	a, conn := connect(t, "A", proxies.first.Addr)
@@ -200,6 +205,7 @@ func TestAGrantIsRenewedByWhoPresentsIt(t *testing.T) {
 
 // What clients' own reads hold is theirs: nobody releases or renews it for knowing its grant.
 func TestAGrantOfAReadIsNotForOthersToEnd(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
@@ -213,6 +219,7 @@ func TestAGrantOfAReadIsNotForOthersToEnd(t *testing.T) {
 }
 
 func TestAClientThatReadBeforeItAcquiresDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
@@ -226,6 +233,7 @@ func TestAClientThatReadBeforeItAcquiresDoesNotWaitForItself(t *testing.T) {
 }
 
 func TestThoseWhoAcquireWaitInLineLikeAllOthers(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")
@@ -255,6 +263,7 @@ func TestThoseWhoAcquireWaitInLineLikeAllOthers(t *testing.T) {
 
 // Two tasks on one connection: the one that waits must not keep the other from releasing what somebody waits for.
 func TestARequestToAcquireGivesWayToAReleaseBehindIt(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	a, _ := connect(t, "A", proxy.Addr)
@@ -272,6 +281,7 @@ func TestARequestToAcquireGivesWayToAReleaseBehindIt(t *testing.T) {
 }
 
 func TestFenceWordsAreRefusedAsRedisRefusesCommands(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
 	a, conn := connect(t, "A", proxy.Addr)
@@ -326,6 +336,7 @@ func TestFenceWordsAreRefusedAsRedisRefusesCommands(t *testing.T) {
 
 // In one pipeline, each reply in its place.
 func TestFenceWordsGoInPipelines(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
 	for _, protocol := range []int{2, 3} {
@@ -354,6 +365,7 @@ func TestFenceWordsGoInPipelines(t *testing.T) {
 }
 
 func TestHoldsAreShown(t *testing.T) {
+	t.Parallel()
 	proxies := startPair(t, guarding(longHolds...))
 	a, conn := connect(t, "A", proxies.first.Addr)
 	conn.Do("CLIENT", "SETNAME", "worker-1")
@@ -393,6 +405,7 @@ func TestHoldsAreShown(t *testing.T) {
 }
 
 func TestWhatModeAutoHasLearnedIsExplained(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("mode: auto")})
 	a, _ := connect(t, "A", proxy.Addr)
@@ -418,6 +431,7 @@ func TestWhatModeAutoHasLearnedIsExplained(t *testing.T) {
 }
 
 func TestAnOperatorBreaksAHold(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, guarding(longHolds...))
 	allow(t, proxies.redis, "agent", "+@all -@admin ~* &*")
@@ -443,6 +457,7 @@ func TestAnOperatorBreaksAHold(t *testing.T) {
 
 // Whoever may not touch a key at Redis gets no lock on it.
 func TestALockNeedsARightToItsKey(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
 	allow(t, server, "agent", "+@all -@admin ~ctx:mine ~fence-proxy:* &*")
@@ -474,6 +489,7 @@ func TestALockNeedsARightToItsKey(t *testing.T) {
 }
 
 func TestWhoHasNotLoggedInGetsNoLock(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	allow(t, server, "fence", "+@all ~* &*")
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "guest", "on", ">pw", "-@all").Err(); err != nil {
@@ -493,6 +509,7 @@ func TestWhoHasNotLoggedInGetsNoLock(t *testing.T) {
 }
 
 func TestAProxyWithoutRulesGivesGrants(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	a, _ := connect(t, "A", proxy.Addr)
@@ -512,6 +529,7 @@ func TestAProxyWithoutRulesGivesGrants(t *testing.T) {
 
 // Whatever the words make at Redis is under the reserved prefix, and goes away by itself.
 func TestWhatTheWordsMakeGoesAway(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
 	a, _ := connect(t, "A", proxy.Addr)
@@ -533,6 +551,7 @@ func TestWhatTheWordsMakeGoesAway(t *testing.T) {
 }
 
 func TestAWriteIsCarriedOutOnce(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"ctx:l", "unguarded"} {
 		t.Run(key, func(t *testing.T) {
 			proxies := startPair(t, guarding(longHolds...))
@@ -560,6 +579,7 @@ func TestAWriteIsCarriedOutOnce(t *testing.T) {
 
 // Whatever the protocol of who says it first, and of who says it again.
 func TestTheReplyOfAWriteThatIsCarriedOutOnceIsRedissOwn(t *testing.T) {
+	t.Parallel()
 	behind := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding(longHolds...)})
 	straight := map[string]*harness.RawConn{} // a Redis for each protocol
@@ -595,6 +615,7 @@ func TestTheReplyOfAWriteThatIsCarriedOutOnceIsRedissOwn(t *testing.T) {
 
 // A write that was applied is not refused as stale when it is said again, and one that was not is.
 func TestARepetitionIsNotRefusedAsStale(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, guarding(longHolds...))
 	a, _ := connect(t, "A", proxies.first.Addr)
@@ -614,6 +635,7 @@ func TestARepetitionIsNotRefusedAsStale(t *testing.T) {
 
 // The write is applied, and its reply is lost on the way: to the client, or to the proxy.
 func TestARepetitionAfterALostConnectionGetsTheReply(t *testing.T) {
+	t.Parallel()
 	for _, key := range []string{"ctx:n", "unguarded"} {
 		t.Run(key, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -648,6 +670,7 @@ func TestARepetitionAfterALostConnectionGetsTheReply(t *testing.T) {
 
 // Many say the same at once, through two proxies: one is carried out, and all get its reply.
 func TestOfWritesThatAreSaidAtOnceOneIsCarriedOut(t *testing.T) {
+	t.Parallel()
 	const parties, rounds = 8, 20
 	for _, key := range []string{"ctx:n", "unguarded"} {
 		t.Run(key, func(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 
 // What a guard costs in round trips to Redis when nobody else is there.
 func TestAnUncontendedCycleCostsTwoRoundTrips(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	relay := harness.StartRelay(t, server.Addr)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: relay.URL(), ConfigYAML: endless("60s")})
@@ -535,6 +536,7 @@ func table(t *testing.T, text string) []tableCommand {
 }
 
 func TestRepliesAreRedissOwnBytes(t *testing.T) {
+	t.Parallel()
 	straight, behind := harness.StartRedis(t), harness.StartRedis(t)
 	// A connection that goes on reading and writing the same keys is one long sequence.
 	long := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding("writes_per_read: many")})
@@ -639,6 +641,7 @@ func sameReply(got, want []byte, tolerant bool) bool {
 
 // Redis counts some commands as writes that only tell a value.
 func TestCommandsThatOnlyTellAValueBeginASequence(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -672,6 +675,7 @@ func TestCommandsThatOnlyTellAValueBeginASequence(t *testing.T) {
 
 // GETEX with an option changes the key before its client can know whether it may.
 func TestGETEXOfASessionThatAnotherHoldsChangesNothing(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("100ms")})
 	holder, _ := connect(t, "holder", proxy.Addr)
@@ -730,6 +734,7 @@ func TestGETEXOfASessionThatAnotherHoldsChangesNothing(t *testing.T) {
 
 // What reads guarded keys and changes others is carried out once, and only when it is granted.
 func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("100ms")})
 	patient := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
@@ -811,6 +816,7 @@ func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
 
 // What the proxy's table does not have may write all the same, if the table is behind. Case 69.
 func TestACommandThatTheProxyDoesNotKnowIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t, harness.WithArgs("--enable-module-command", "yes"))
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -853,6 +859,7 @@ func TestACommandThatTheProxyDoesNotKnowIsNotCarriedOut(t *testing.T) {
 
 // Case 61.
 func TestATwentyMegabyteValueGoesThroughWhole(t *testing.T) {
+	t.Parallel()
 	straight, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	value := bytes.Repeat([]byte("\x00\r\n$-1\r\n+OK\r\n*1\r\n\xff"), 1<<20)
@@ -875,6 +882,7 @@ func TestATwentyMegabyteValueGoesThroughWhole(t *testing.T) {
 
 // Case 34.
 func TestReservedKeysAreRefused(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	session := recordOf(t, server, "ctx:s")
@@ -926,6 +934,7 @@ func TestReservedKeysAreRefused(t *testing.T) {
 
 // Cases 34 and 67.
 func TestReservedKeysDoNotShow(t *testing.T) {
+	t.Parallel()
 	empty, server := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	holder, _ := connect(t, "holder", proxy.Addr)
@@ -998,6 +1007,7 @@ func texts(reply any) []string {
 
 // Case 61.
 func TestTenThousandPipelinedCommandsAreAnsweredInOrder(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	for _, guarded := range []int{0, 400} {
@@ -1046,6 +1056,7 @@ func TestTenThousandPipelinedCommandsAreAnsweredInOrder(t *testing.T) {
 
 // Case 49.
 func TestLocksArePerDatabase(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")
@@ -1102,6 +1113,7 @@ func TestLocksArePerDatabase(t *testing.T) {
 
 // Case 62.
 func TestInlineCommandsAreGuardedLikeOthers(t *testing.T) {
+	t.Parallel()
 	server, straight := harness.StartRedis(t, harness.WithPassword("pw")), harness.StartRedis(t, harness.WithPassword("pw"))
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	direct, inline := harness.Dial(t, straight.Addr), harness.Dial(t, proxy.Addr)
@@ -1141,6 +1153,7 @@ func TestInlineCommandsAreGuardedLikeOthers(t *testing.T) {
 
 // Cases 55 and 57.
 func TestSubscribersMonitorsAndBlockedClientsAreServedAsByRedis(t *testing.T) {
+	t.Parallel()
 	straight, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	// both does the same at both servers and compares what they say.
@@ -1204,6 +1217,7 @@ func TestSubscribersMonitorsAndBlockedClientsAreServedAsByRedis(t *testing.T) {
 
 // Case 50: the fence uses WATCH and MULTI on the client's own connection to Redis.
 func TestTheFencesWatchAndTheClientsDoNotMix(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	straight := server.Client()
@@ -1268,6 +1282,7 @@ func TestTheFencesWatchAndTheClientsDoNotMix(t *testing.T) {
 }
 
 func TestRANDOMKEYFindsAKeyAmongManyRecords(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	client, _ := connect(t, "client", proxy.Addr)

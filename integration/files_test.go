@@ -13,6 +13,7 @@ import (
 
 // A process may open as many files as its hard limit says, whatever the soft one is; the proxy warns of the first.
 func TestAProxyThatMayOpenTooFewFilesSaysSo(t *testing.T) {
+	t.Parallel()
 	server, binary := harness.StartRedis(t), harness.Build(t)
 	for limit, warns := range map[string]bool{"ulimit -S -n 256": false, "ulimit -n 256": true} {
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", limit+` && exec "$0" "$@"`,

@@ -33,6 +33,7 @@ func saysAndListens(t *testing.T, addr, text string) []byte {
 
 // What a client has said is answered, though it has closed the half of its connection that it spoke over.
 func TestAClientThatSaysNoMoreIsAnswered(t *testing.T) {
+	t.Parallel()
 	slow := "EVAL \"local n = 0 for i = 1, 3e7 do n = n + i end return redis.call('incr', KEYS[1])\" 1 "
 	for _, others := range []int{0, 8} {
 		for _, config := range []string{"rules: []\n", guarding()} {
@@ -71,6 +72,7 @@ func TestAClientThatSaysNoMoreIsAnswered(t *testing.T) {
 
 // A client that has left while it waits in a command that blocks takes nothing.
 func TestAClientThatHasLeftTakesNothing(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: guarding()})
 	direct := server.Client()
@@ -99,6 +101,7 @@ func TestAClientThatHasLeftTakesNothing(t *testing.T) {
 
 // Redis closes a client that says no more, whatever it waits for, and without a word; so does the proxy one in line.
 func TestAClientThatSaysNoMoreDoesNotStayInLine(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")

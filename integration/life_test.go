@@ -31,6 +31,7 @@ func startPair(t *testing.T, config string) *pair {
 
 // Cases 16 and 17. Nobody would wait for as long as the lease takes.
 func TestClientThatDiesGivesItsSessionToTheNextAtOnce(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	for _, death := range []struct {
 		name string
@@ -70,6 +71,7 @@ func TestClientThatDiesGivesItsSessionToTheNextAtOnce(t *testing.T) {
 // Case 16. A killed proxy can't release anything, so its lease has to end, and the next owner comes no sooner: Redis
 // says in which order it happens. Who gives up before that may try again.
 func TestSessionOfAKilledProxyIsGrantedOnceItsLeaseHasEnded(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, guarding("wait: 50ms", "lease: 1s", "max_hold: 10m", "idle: 10m"))
 	record := recordOf(t, proxies.redis, key)
@@ -108,6 +110,7 @@ func TestSessionOfAKilledProxyIsGrantedOnceItsLeaseHasEnded(t *testing.T) {
 
 // Case 41.
 func TestSigtermLetsAnOpenSequenceCommit(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, "drain: 10m\n"+guarding(longHolds...))
 	record := recordOf(t, proxies.redis, key)
@@ -133,6 +136,7 @@ func TestSigtermLetsAnOpenSequenceCommit(t *testing.T) {
 }
 
 func TestSigtermEndsAProxyAtOnceIfNoSequenceIsOpen(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, "drain: 10m\n"+guarding(longHolds...))
 	a, conn := connect(t, "A", proxies.first.Addr)
@@ -147,6 +151,7 @@ func TestSigtermEndsAProxyAtOnceIfNoSequenceIsOpen(t *testing.T) {
 
 // Case 41.
 func TestSigtermReleasesWhatIsStillHeldWhenTheDrainIsOver(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	proxies := startPair(t, "drain: 100ms\n"+guarding(longHolds...))
 	record := recordOf(t, proxies.redis, key)
@@ -186,6 +191,7 @@ func TestSigtermReleasesWhatIsStillHeldWhenTheDrainIsOver(t *testing.T) {
 
 // Case 19.
 func TestHoldOfAClientThatOnlyPingsEndsAtMaxHold(t *testing.T) {
+	t.Parallel()
 	proxies := startPair(t, guarding("wait: 20s", "lease: 200ms", "max_hold: 800ms", "idle: 10m"))
 	a, _ := connect(t, "A", proxies.first.Addr)
 	b, _ := connect(t, "B", proxies.second.Addr)
@@ -216,6 +222,7 @@ func TestHoldOfAClientThatOnlyPingsEndsAtMaxHold(t *testing.T) {
 
 // Case 20. A renewal that gets no answer is given up while there is lease left to try again in, and renewals go on.
 func TestRenewalSurvivesARedisThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	const key, failure = "ctx:s", "lease not renewed, trying again"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{
@@ -245,6 +252,7 @@ func TestRenewalSurvivesARedisThatDoesNotAnswer(t *testing.T) {
 
 // Case 20.
 func TestRenewalGoesOnAfterTheLockWasLostAndTakenAgain(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{
@@ -265,6 +273,7 @@ func TestRenewalGoesOnAfterTheLockWasLostAndTakenAgain(t *testing.T) {
 
 // A renewal is no news for a write that is still to come: it costs the one round trip that it costs without.
 func TestRenewalDoesNotDisturbTheWriteThatFollows(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{
@@ -296,6 +305,7 @@ func renewals(t *testing.T, events <-chan *redis.Message, n int) {
 
 // Case 27. The release is under way when the connection breaks: on its way to Redis, or its reply is on its way back.
 func TestReleaseThatBrokeIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	for _, broken := range []struct {
 		name      string
@@ -327,6 +337,7 @@ func TestReleaseThatBrokeIsTriedAgain(t *testing.T) {
 
 // Case 27. While Redis is out of reach nobody can release anything, and the lock is still known.
 func TestReleaseWaitsUntilRedisIsBackInReach(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	network := harness.StartRelay(t, server.Addr)
@@ -358,6 +369,7 @@ func TestReleaseWaitsUntilRedisIsBackInReach(t *testing.T) {
 
 // Case 28.
 func TestClientThatLeavesInTheMiddleOfACommandReleasesItsHold(t *testing.T) {
+	t.Parallel()
 	const key, other = "ctx:s", "ctx:other"
 	for _, inFlight := range []struct {
 		name string
@@ -422,6 +434,7 @@ func TestClientThatLeavesInTheMiddleOfACommandReleasesItsHold(t *testing.T) {
 // The hold of a sequence that never writes ends after idle, and what it read may still be written: the store knows
 // whether anybody came in between.
 func TestIdleEndsTheHoldAndNotTheSequence(t *testing.T) {
+	t.Parallel()
 	proxies := startPair(t, guarding("wait: 20s", "lease: 60s", "max_hold: 10m", "idle: 200ms"))
 	a, _ := connect(t, "A", proxies.first.Addr)
 	b, _ := connect(t, "B", proxies.second.Addr)
@@ -476,6 +489,7 @@ func TestIdleEndsTheHoldAndNotTheSequence(t *testing.T) {
 
 // What is written depends on all that was read in the session, not only on what was read again.
 func TestReadingOneKeyAgainDoesNotMakeTheReadOfAnotherGood(t *testing.T) {
+	t.Parallel()
 	const plan, notes = "ctx:s:plan", "ctx:s:notes"
 	proxies := startPair(t, guarding(`session: "ctx:<session>:*"`, "wait: 20s", "lease: 60s", "max_hold: 10m", "idle: 200ms"))
 	a, _ := connect(t, "A", proxies.first.Addr)
@@ -497,6 +511,7 @@ func TestReadingOneKeyAgainDoesNotMakeTheReadOfAnotherGood(t *testing.T) {
 // With owner: proxy the connections of a pool are one owner: that one of them closes does not make a write that comes
 // over another a blind one.
 func TestReadOfAProxysOwnerOutlivesItsConnection(t *testing.T) {
+	t.Parallel()
 	for _, came := range []bool{false, true} {
 		name := "nobody came"
 		if came {

@@ -30,6 +30,7 @@ func counts(t *testing.T, proxy *harness.Proxy, series string, want float64) {
 }
 
 func TestOneClientMoreThanMayConnectIsTurnedAway(t *testing.T) {
+	t.Parallel()
 	proxy := limited(t, harness.StartRedis(t), "connections: 3")
 	counts(t, proxy, "fence_proxy_connections", 0) // the harness has looked whether it listens
 	clients := crowd(t, proxy, 3)
@@ -56,6 +57,7 @@ func TestOneClientMoreThanMayConnectIsTurnedAway(t *testing.T) {
 
 // Case 64.
 func TestARequestBeyondALimitIsAnsweredAndEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t, harness.WithArgs("--proto-max-bulk-len", "1mb"))
 	proxy := limited(t, server, "request: 2mb")
 	tooBig := fmt.Sprintf("-ERR Protocol error: too big request (limits.request of fence-proxy here is 2mb; an argument counts for %d bytes more than it has)\r\n", 40)
@@ -94,6 +96,7 @@ func TestARequestBeyondALimitIsAnsweredAndEndsTheConnection(t *testing.T) {
 }
 
 func TestTheUsualArgumentSizeCountsWhereRedisMayNotBeAsked(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "agent", "on", ">secret", "~*", "&*", "+@all", "-config").Err(); err != nil {
 		t.Fatal(err)
@@ -111,6 +114,7 @@ func TestTheUsualArgumentSizeCountsWhereRedisMayNotBeAsked(t *testing.T) {
 }
 
 func TestARequestOfAsManyArgumentsAsRedisTakesPasses(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "")
 	const many = 1_200_000 // servers before 7.0 took 2^20
@@ -125,6 +129,7 @@ func TestARequestOfAsManyArgumentsAsRedisTakesPasses(t *testing.T) {
 }
 
 func TestNoMoreClientsOfAllProxiesWaitForASessionThanMay(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := []string{"wait: 60s", "lease: 10m", "max_hold: 10m", "idle: 10m"}
 	a, b := limited(t, server, "waiters: 2", options...), limited(t, server, "waiters: 2", options...)
@@ -156,6 +161,7 @@ func TestNoMoreClientsOfAllProxiesWaitForASessionThanMay(t *testing.T) {
 // Clients that are one owner wait for each other in the proxy, behind the one that waits in the
 // store's line for all.
 func TestNoMoreClientsOfOneOwnerWaitForItsTurnThanMay(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := []string{"wait: 60s", "lease: 10m", "max_hold: 10m", "idle: 10m", "owner: proxy"}
 	other, proxy := limited(t, server, "", options...), limited(t, server, "waiters: 2", options...)
@@ -199,6 +205,7 @@ func staysSmall(t *testing.T, proxy *harness.Proxy, most float64, during func())
 
 // Case 64.
 func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	const clients = 50
 	part := strings.Repeat("v", 1<<20)
@@ -230,6 +237,7 @@ func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 
 // Case 64, of clients that have said nothing else.
 func TestAStrangerTakesNoMemory(t *testing.T) {
+	t.Parallel()
 	const clients = 50
 	server := harness.StartRedis(t, harness.WithPassword("pw"))
 	for name, sent := range map[string]string{
@@ -260,6 +268,7 @@ func TestAStrangerTakesNoMemory(t *testing.T) {
 }
 
 func TestManyTinyArgumentsTakeAFewTimesTheirBytes(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "")
 	client, _ := connect(t, "client", proxy.Addr)

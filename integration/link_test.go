@@ -11,6 +11,7 @@ import (
 // A client's own connection to Redis is made when it is first needed. If that fails, the command is
 // answered once, or the answers to all that follow would be off by one.
 func TestACommandThatFindsNoRedisIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	client, _ := connect(t, "client", proxy.Addr)
@@ -26,6 +27,7 @@ func TestACommandThatFindsNoRedisIsAnsweredOnce(t *testing.T) {
 // WAIT is about the writes of its own connection, and theirs may have gone over a shared one. What
 // the proxy does about it must not show. Case 55.
 func TestWaitIsAnsweredAsByRedis(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	crowd(t, proxy, 8)
@@ -49,6 +51,7 @@ func TestWaitIsAnsweredAsByRedis(t *testing.T) {
 
 // A Redis that does not answer must not keep the proxy from ending.
 func TestSigtermEndsAProxyWhoseRedisIsFrozen(t *testing.T) {
+	t.Parallel()
 	for name, clients := range map[string]int{"with connections of their own": 2, "that share connections": 12} {
 		t.Run("clients "+name, func(t *testing.T) {
 			server := harness.StartRedis(t)

@@ -99,6 +99,7 @@ func (w *loginWorld) acl(words string) {
 }
 
 func TestClientsOfOneLoginShareConnections(t *testing.T) {
+	t.Parallel()
 	for _, words := range [][]string{{"AUTH", "agent", "pw"}, {"HELLO", "3", "AUTH", "agent", "pw"}} {
 		w := newLoginWorld(t)
 		clients := logIn(t, w.proxy, words...)
@@ -119,6 +120,7 @@ func TestClientsOfOneLoginShareConnections(t *testing.T) {
 
 // Case 73: two users behind one proxy, whose own user is a third.
 func TestEachUserHasItsOwnRightsAndConnections(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	allow(t, server, "reader", "+get +echo +auth %R~ctx:* %R~free:* "+guardRights(t))
 	allow(t, server, "writer", "+get +set +echo +auth ~ctx:* ~free:* "+guardRights(t))
@@ -159,6 +161,7 @@ func TestEachUserHasItsOwnRightsAndConnections(t *testing.T) {
 
 // Whoever fails to log in, or has logged in as somebody else, gets nothing of another's.
 func TestNobodyIsServedAsSomebodyElse(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, "rules: []\n")
 	for _, server := range []*harness.Redis{w.straight, w.behind} {
 		allow(t, server, "agent", agentRights)
@@ -189,6 +192,7 @@ func TestNobodyIsServedAsSomebodyElse(t *testing.T) {
 
 // RESET logs a client out: it shares with nobody then, and has the rights of one who has not logged in.
 func TestAClientThatIsLoggedOutSharesWithNobody(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
 	w.shares(clients, nil, "GET", "mine:k")
@@ -207,6 +211,7 @@ func TestAClientThatIsLoggedOutSharesWithNobody(t *testing.T) {
 
 // As at Redis, a user's rights count from now on, and another password only for who logs in.
 func TestAUsersRightsAreItsLatest(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
 	w.shares(clients, "OK", "SET", "mine:k", "v")
@@ -229,6 +234,7 @@ func TestAUsersRightsAreItsLatest(t *testing.T) {
 
 // The words are good no longer when the shared connection ends: each client still has its own.
 func TestClientsOutliveTheConnectionsOfTheirLogin(t *testing.T) {
+	t.Parallel()
 	for _, pipelined := range []int{1, 20} {
 		w := newLoginWorld(t)
 		clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
@@ -258,6 +264,7 @@ func TestClientsOutliveTheConnectionsOfTheirLogin(t *testing.T) {
 
 // Redis closes the connections of a user that is deleted; another of the same name and password is another user.
 func TestClientsOfAUserThatIsDeletedAreClosed(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
 	conns := make([]*harness.RawConn, 0, 4)
@@ -291,6 +298,7 @@ func TestClientsOfAUserThatIsDeletedAreClosed(t *testing.T) {
 
 // Redis may be set to close idle connections: a client that is busy has none, though it shares.
 func TestABusyClientsOwnConnectionDoesNotGrowIdle(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
 	w.shares(clients, nil, "GET", "mine:k")
@@ -317,6 +325,7 @@ func uptime(admin *harness.RawConn) (seconds int) {
 
 // Clients come, log in, change who they are and leave, all at the same time.
 func TestLoginsComeAndGo(t *testing.T) {
+	t.Parallel()
 	w := newLoginWorld(t)
 	allow(t, w.server, "other", "+get +set +echo ~theirs:*")
 	w.direct.MSet(t.Context(), "mine:k", "v", "theirs:k", "v")

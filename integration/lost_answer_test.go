@@ -11,6 +11,7 @@ import (
 // The store has granted a session, but its answer never arrives: nobody knows of the hold, and it
 // must not stand until its lease ends.
 func TestAGrantWhoseAnswerWasLostIsGivenBack(t *testing.T) {
+	t.Parallel()
 	for _, owner := range []string{"connection", "proxy"} {
 		t.Run("owner "+owner, func(t *testing.T) {
 			server := harness.StartRedis(t)

@@ -55,10 +55,12 @@ func evict(t *testing.T, server *harness.Redis, r *record) {
 
 // Case 43.
 func TestOldHolderIsRefusedAfterItsRecordWasLost(t *testing.T) {
+	t.Parallel()
 	for _, loss := range losses {
 		for _, successor := range []string{"nobody came", "its successor has read", "its successor has written"} {
 			for _, fence := range fences {
 				t.Run(loss.name+", "+successor+", "+fence.name, func(t *testing.T) {
+					t.Parallel()
 					testLostRecord(t, loss.lose, loss.data, successor, fence.place)
 				})
 			}
@@ -132,6 +134,7 @@ func testLostRecord(t *testing.T, lose func(*testing.T, *harness.Redis, *record)
 
 // The record lost and the clock set back: the proxy remembers for both.
 func TestGrantsGrowThoughTheRecordIsLostAndTheClockIsBehind(t *testing.T) {
+	t.Parallel()
 	const (
 		key    = "ctx:s"
 		future = 9_000_000_000_000_000 // microseconds; a clock gets there in 2255
@@ -168,6 +171,7 @@ func TestGrantsGrowThoughTheRecordIsLostAndTheClockIsBehind(t *testing.T) {
 // connection is a new owner: nothing is left that could present the old grant, and what the new one writes
 // waits for its turn.
 func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	network := harness.StartRelay(t, server.Addr, harness.WithCapture())
@@ -206,6 +210,7 @@ func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
 
 // Case 43, with owner: proxy. The sequence is not its connection's, so it outlives it.
 func TestRedisThatComesBackEmptyRefusesAProxysOldSequence(t *testing.T) {
+	t.Parallel()
 	for _, successor := range []bool{false, true} {
 		name := "nobody came"
 		if successor {

@@ -62,6 +62,7 @@ COPY ctx:a ctx:a DB 0
 `
 
 func TestMalformedCallsAreRefusedByRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("wait: 0s"))
 	for _, protocol := range []string{"2", "3"} {
 		p := w.meet(t, "client", protocol)
@@ -80,6 +81,7 @@ func TestMalformedCallsAreRefusedByRedis(t *testing.T) {
 
 // What may be a key counts as one: a malformed call is no way around the fence. Case 69.
 func TestAMalformedCallWaitsForTheHolderOfWhatItNames(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
 	holder, _ := connect(t, "holder", proxy.Addr)

@@ -11,6 +11,7 @@ import (
 const wouldRefuse = `fence_proxy_would_refuse_total{rule="ctx"}`
 
 func TestModeObserveCountsAcrossProxiesAndLetsEverythingThrough(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	var proxies []*harness.Proxy
 	for range 2 {
@@ -64,6 +65,7 @@ func TestModeObserveCountsAcrossProxiesAndLetsEverythingThrough(t *testing.T) {
 }
 
 func TestModeObserveNeedsNoRights(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: guarding("mode: observe")})
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "agent", "on", ">secret", "+get", "+set", "~ctx:*").Err(); err != nil {

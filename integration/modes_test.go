@@ -28,6 +28,7 @@ func two(t *testing.T, server *harness.Redis, options ...string) (first, second 
 }
 
 func TestAReadWithoutAHoldNeverWaitsAndItsStaleWriteIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, mode := range looking {
 		t.Run(mode, func(t *testing.T) {
 			const key = "ctx:s"
@@ -63,10 +64,12 @@ func TestAReadWithoutAHoldNeverWaitsAndItsStaleWriteIsRefused(t *testing.T) {
 
 // What was read before a record was lost is stale, however the record that follows looks.
 func TestAReadWithoutAHoldIsStaleAfterItsRecordWasLost(t *testing.T) {
+	t.Parallel()
 	for _, loss := range losses {
 		for _, next := range []string{"nobody came", "somebody has read", "somebody has written"} {
 			for _, mode := range []string{"fence", "lock"} { // of those who come
 				t.Run(loss.name+", "+next+", "+mode, func(t *testing.T) {
+					t.Parallel()
 					const key = "ctx:s"
 					server := harness.StartRedis(t)
 					proxyA := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("mode: fence")})
@@ -99,6 +102,7 @@ func TestAReadWithoutAHoldIsStaleAfterItsRecordWasLost(t *testing.T) {
 }
 
 func TestAWriteWithoutAHoldWaitsForAHolder(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	fence := harness.StartProxy(t, harness.ProxyOptions{Name: "A's", Redis: server, ConfigYAML: guarding(append(longHolds, "mode: fence")...)})
@@ -142,6 +146,7 @@ func TestAWriteWithoutAHoldWaitsForAHolder(t *testing.T) {
 }
 
 func TestModeAutoLocksForThoseWhoWriteWhatTheyRead(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, append(longHolds, "mode: auto")...)
@@ -176,6 +181,7 @@ func TestModeAutoLocksForThoseWhoWriteWhatTheyRead(t *testing.T) {
 }
 
 func TestInModeAutoARefusedWriteMakesTheNextReadLock(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, append(longHolds, "mode: auto")...)
@@ -200,6 +206,7 @@ func TestInModeAutoARefusedWriteMakesTheNextReadLock(t *testing.T) {
 
 // In mode auto nobody waits for a session who holds another.
 func TestInModeAutoTwoThatWantEachOthersSessionDoNotWait(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, append(longHolds, "mode: auto")...)
 	a, _ := connect(t, "A", proxyA.Addr)
@@ -225,6 +232,7 @@ func TestInModeAutoTwoThatWantEachOthersSessionDoNotWait(t *testing.T) {
 }
 
 func TestACommandThatWaitsInLineGivesWayToTheWritesOfItsConnection(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	holds := func(t *testing.T, addr, key string) *party {
 		t.Helper()
@@ -282,6 +290,7 @@ func TestACommandThatWaitsInLineGivesWayToTheWritesOfItsConnection(t *testing.T)
 
 // Cases 2 and 7, in the modes whose reads do not lock, or not always.
 func TestCyclesThatReadWithoutAHoldLoseNoUpdate(t *testing.T) {
+	t.Parallel()
 	for _, mode := range looking {
 		for _, pool := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%s, pool of %d", mode, pool), func(t *testing.T) {
@@ -347,6 +356,7 @@ func untilApplied(ctx context.Context, client *redis.Client, key, id string) err
 }
 
 func TestTransactionsWithoutAHoldAreAppliedIfNobodyHasWritten(t *testing.T) {
+	t.Parallel()
 	for _, mode := range looking {
 		t.Run(mode, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -387,6 +397,7 @@ func TestTransactionsWithoutAHoldAreAppliedIfNobodyHasWritten(t *testing.T) {
 
 // What reads and changes nothing but an expiry is a read in every mode.
 func TestGetexWithoutAHoldIsARead(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, "mode: fence", "wait: 0s")
 	a, _ := connect(t, "A", proxyA.Addr)
@@ -403,6 +414,7 @@ func TestGetexWithoutAHoldIsARead(t *testing.T) {
 // A record made by a read that locks, or by a proxy of before there were reads without a hold, has a token for these
 // reads to see as well.
 func TestAReadWithoutAHoldSeesATokenInEveryRecord(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	for name, first := range map[string]func(t *testing.T, server *harness.Redis, b *party){
 		"of the first holder": func(t *testing.T, _ *harness.Redis, b *party) {
@@ -435,6 +447,7 @@ func TestAReadWithoutAHoldSeesATokenInEveryRecord(t *testing.T) {
 
 // What one connection of a pool has read without a hold is fenced when it is written over another one.
 func TestAReadWithoutAHoldOfAPoolIsFencedOverItsOtherConnections(t *testing.T) {
+	t.Parallel()
 	for _, mode := range looking {
 		t.Run(mode, func(t *testing.T) {
 			server := harness.StartRedis(t)

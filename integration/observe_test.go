@@ -148,6 +148,7 @@ func chats(n int) (keys []string) {
 }
 
 func TestObserverCountsJustWhatIsLost(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		update func(context.Context, *redis.Conn, string, string) error
 		safe   bool
@@ -177,6 +178,7 @@ func TestObserverCountsJustWhatIsLost(t *testing.T) {
 }
 
 func TestNothingIsLostUnderTheRulesThatWereProposed(t *testing.T) {
+	t.Parallel()
 	r := harness.StartRedis(t)
 	o := harness.StartObserver(t, r)
 	race := racers{agents: 6, updates: 20, keys: chats(2), update: plainly}
@@ -205,6 +207,7 @@ func TestNothingIsLostUnderTheRulesThatWereProposed(t *testing.T) {
 }
 
 func TestObserverLeavesNothingInRedis(t *testing.T) {
+	t.Parallel()
 	r := harness.StartRedis(t)
 	o := harness.StartObserver(t, r)
 	racers{agents: 4, updates: 5, keys: chats(2), update: plainly}.run(t, r.Client(), o.Client())

@@ -29,6 +29,7 @@ func owners(t *testing.T, proxy *harness.Proxy, names ...string) []*party {
 
 // Case 15.
 func TestTheWriteOfAPooledClientComesOverAnotherConnectionThanItsRead(t *testing.T) {
+	t.Parallel()
 	_, proxy := startOwners(t, "owner: auto", "wait: 60s") // the write would wait that long for the read's hold
 	c := owners(t, proxy, "c1", "c2", "c3")
 	c[1].does(nil, "GET", "ctx:k")
@@ -48,6 +49,7 @@ func TestTheWriteOfAPooledClientComesOverAnotherConnectionThanItsRead(t *testing
 }
 
 func TestOfTwoTasksOfAClientTheSecondToWriteIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		rule  string
@@ -78,6 +80,7 @@ func TestOfTwoTasksOfAClientTheSecondToWriteIsRefused(t *testing.T) {
 }
 
 func TestTwoTasksOnOneConnectionAreToldApartInOneSegment(t *testing.T) {
+	t.Parallel()
 	_, proxy := startOwners(t, "owner: auto")
 	c, conn := connect(t, "c1", proxy.Addr)
 	conn.Send(harness.Encode("GET", "ctx:k") + harness.Encode("GET", "ctx:k"))
@@ -91,6 +94,7 @@ func TestTwoTasksOnOneConnectionAreToldApartInOneSegment(t *testing.T) {
 
 // A third task that has read after the first write can't be told from the second, which is stale.
 func TestAWriteThatMayBeAStaleTasksIsRefused(t *testing.T) {
+	t.Parallel()
 	_, proxy := startOwners(t, "owner: client")
 	c := owners(t, proxy, "c1", "c2", "c3")
 	c[0].does(nil, "GET", "ctx:k")
@@ -107,6 +111,7 @@ func TestAWriteThatMayBeAStaleTasksIsRefused(t *testing.T) {
 }
 
 func TestATaskThatReadsInTwoWaysIsOneTask(t *testing.T) {
+	t.Parallel()
 	_, proxy := startOwners(t, "owner: client")
 	c := owners(t, proxy, "c1", "c2", "c3")
 	for turn := range 3 {
@@ -128,6 +133,7 @@ func (p *party) gets(args ...string) {
 // A sibling's read waits in line when the client turns out to pool: the write that gives the session back must not
 // wait for it.
 func TestAReadInLineAtTheMomentOfTheChangeGoesOn(t *testing.T) {
+	t.Parallel()
 	server, proxy := startOwners(t, "owner: auto", "wait: 60s")
 	record := recordOf(t, server, "ctx:k")
 	c := owners(t, proxy, "c1", "c2", "c3", "c4")
@@ -146,6 +152,7 @@ func TestAReadInLineAtTheMomentOfTheChangeGoesOn(t *testing.T) {
 
 // Case 15.
 func TestAClientMayMakeAConnectionForEachCommand(t *testing.T) {
+	t.Parallel()
 	for _, owner := range []string{"client", "auto"} {
 		t.Run("owner "+owner, func(t *testing.T) {
 			server, proxy := startOwners(t, "owner: "+owner)
@@ -176,6 +183,7 @@ func TestAClientMayMakeAConnectionForEachCommand(t *testing.T) {
 
 // A client that has timed out sends its read again over a new connection.
 func TestARepeatedReadNeitherStacksUpNorRefusesItself(t *testing.T) {
+	t.Parallel()
 	for _, owner := range []string{"auto", "client"} {
 		t.Run(owner, func(t *testing.T) {
 			server, proxy := startOwners(t, "owner: "+owner, "wait: 60s")
@@ -202,6 +210,7 @@ func TestARepeatedReadNeitherStacksUpNorRefusesItself(t *testing.T) {
 }
 
 func TestWhatTellsClientsApart(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		rule string
@@ -250,6 +259,7 @@ func TestWhatTellsClientsApart(t *testing.T) {
 
 // Case 32.
 func TestReadersOnlyLook(t *testing.T) {
+	t.Parallel()
 	server, proxy := startOwners(t, "owner: auto", "wait: 0s", "readers: [dashboard, watcher]")
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all").Err(); err != nil {
 		t.Fatal(err)

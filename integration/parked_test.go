@@ -14,6 +14,7 @@ import (
 
 // What is granted to a waiter at the store is granted for a moment, since its proxy may be frozen. The proxy knows that.
 func TestAHoldThatWasGrantedInLineIsRenewed(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")
@@ -33,6 +34,7 @@ func TestAHoldThatWasGrantedInLineIsRenewed(t *testing.T) {
 
 // … and counts it from its end of the wait: a read behind it has the hold, and asks for none.
 func TestAReadBehindOneThatWaitedGoesOnWithItsHold(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	relay := harness.StartRelay(t, server.Addr, harness.WithCapture())
 	near := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
@@ -56,6 +58,7 @@ func TestAReadBehindOneThatWaitedGoesOnWithItsHold(t *testing.T) {
 
 // A client that leaves is noticed at once, though its command waits at the store.
 func TestClientsLeaveTheLineAtOnce(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")
@@ -73,6 +76,7 @@ func TestClientsLeaveTheLineAtOnce(t *testing.T) {
 
 // A user who may not wait at the store is told so.
 func TestAWaiterThatMayNotWaitIsTold(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	allow(t, server, "agent", "+get +set ~ctx:* "+guardRights(t)+" -blpop")

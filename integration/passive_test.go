@@ -11,6 +11,7 @@ import (
 
 // A proxy that guards nothing is not seen at the upstream, as long as nobody is connected to it.
 func TestAProxyWithoutRulesKeepsNoConnectionsOfItsOwn(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	direct := harness.Dial(t, server.Addr)

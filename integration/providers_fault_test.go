@@ -19,6 +19,7 @@ import (
 // Two proxies both take the session for theirs: A's write is on its way to Redis while the proxy is frozen past its lease, and B
 // is granted the session. So only the store can refuse it. Case 7.
 func TestTheStoreRefusesAHolderThatTheLockProviderGaveUp(t *testing.T) {
+	t.Parallel()
 	for _, written := range []bool{false, true} {
 		t.Run(fmt.Sprintf("its successor has written: %v", written), func(t *testing.T) {
 			eachProvider(t, func(e *elsewhere) {
@@ -68,6 +69,7 @@ func carries(r *harness.Relay, text string) bool {
 
 // Cases 17 and 41.
 func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"
@@ -99,6 +101,7 @@ func TestWhatAProxyHeldElsewhereGoesOnWhenItIsGone(t *testing.T) {
 }
 
 func TestWhileTheLockProviderIsDownNothingIsWritten(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"
@@ -131,6 +134,7 @@ func TestWhileTheLockProviderIsDownNothingIsWritten(t *testing.T) {
 }
 
 func TestAProxyStartsBeforeItsLockProvider(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		e.stop()
@@ -149,6 +153,7 @@ func TestAProxyStartsBeforeItsLockProvider(t *testing.T) {
 
 // What is written unguarded makes stale what was read before.
 func TestWhileTheLockProviderIsDownCommandsMayPass(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"
@@ -181,17 +186,17 @@ func TestWhileTheLockProviderIsDownCommandsMayPass(t *testing.T) {
 }
 
 func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
-	var ill atomic.Bool
-	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if ill.Load() {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	defer agent.Close()
+	t.Parallel()
 	test := func(t *testing.T, start func(name string, also string) *harness.Proxy, server *harness.Redis) {
 		t.Helper()
 		const key = "ctx:s"
-		ill.Store(false)
+		var ill atomic.Bool
+		agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if ill.Load() {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		}))
+		t.Cleanup(agent.Close)
 		proxyA := start("A's", fmt.Sprintf("  agent_health: {http: %q, interval: 100ms, failures: 2}\n", agent.URL))
 		proxyB := start("B's", "")
 		a, _ := connect(t, "A", proxyA.Addr)
@@ -218,6 +223,7 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 		wantValue(t, server, key, "A's")
 	}
 	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
 		server := harness.StartRedis(t)
 		test(t, func(name, also string) *harness.Proxy {
 			return harness.StartProxy(t, harness.ProxyOptions{
@@ -236,6 +242,7 @@ func TestHoldsEndWithTheAgentsHealth(t *testing.T) {
 
 // The way there and back. Those who have read before are refused, whichever proxy they use.
 func TestALockProviderIsChangedWhileClientsAreServed(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"

@@ -15,6 +15,7 @@ import (
 
 // Case 1, while proxies freeze past their leases and the provider's servers stop and come back.
 func TestNoUpdateIsLostWithLocksElsewhereWhateverFails(t *testing.T) {
+	t.Parallel()
 	const owners, key = 8, "ctx:s"
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t

@@ -15,6 +15,7 @@ import (
 
 // What is acquired over one proxy is renewed, used and ended over another.
 func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"
@@ -70,6 +71,7 @@ func TestGrantsApartOfALockProviderAreHandedOn(t *testing.T) {
 }
 
 func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		const key = "ctx:s"
@@ -89,6 +91,7 @@ func TestAGrantApartEndsElsewhereWithItsTimeOrItsProxy(t *testing.T) {
 }
 
 func TestExecHoldsItsSessionElsewhere(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		dir := t.TempDir()
@@ -131,6 +134,7 @@ func TestExecHoldsItsSessionElsewhere(t *testing.T) {
 
 // What holds no session before it is sent: it is granted one by the provider first.
 func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"lock", "fence"} {
 		t.Run(mode, func(t *testing.T) {
 			eachProvider(t, func(e *elsewhere) {
@@ -191,6 +195,7 @@ func TestCommandsOfEveryKindAreGrantedElsewhere(t *testing.T) {
 }
 
 func TestClientsThatWaitForEachOtherElsewhereAreUntangled(t *testing.T) {
+	t.Parallel()
 	eachProvider(t, func(e *elsewhere) {
 		t := e.t
 		options := append([]string{"wait: 60s"}, keptHolds[1:]...)

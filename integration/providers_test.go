@@ -28,11 +28,12 @@ type lockProvider struct {
 // keptHolds end with what the test does, or soon after their proxy is gone: some providers have the lease of the rule.
 var keptHolds = []string{"wait: 20s", "lease: 2s", "max_hold: 10m", "idle: 10m"}
 
-// eachProvider runs a test with each lock provider.
+// eachProvider runs a test with each lock provider, side by side.
 func eachProvider(t *testing.T, test func(e *elsewhere)) {
 	t.Helper()
 	for _, p := range lockProviders {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
 			test(&elsewhere{t: t, name: p.name, lockServers: p.start(t), redis: harness.StartRedis(t)})
 		})
 	}
@@ -79,6 +80,7 @@ func isReady(p *harness.Proxy) bool {
 
 // Case 1.
 func TestNoUpdateIsLostWithLocksElsewhere(t *testing.T) {
+	t.Parallel()
 	const owners, rounds = 8, 10
 	for _, mode := range []string{"lock", "fence", "auto"} {
 		t.Run(mode, func(t *testing.T) {

@@ -181,6 +181,7 @@ func (h *handovers) went(to ...*waiter) {
 
 // Cases 30 and 31.
 func TestTwoHundredWaitersCostNothingAndAreServedInTheOrderInWhichTheyCame(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxies := [2]*harness.Proxy{
 		harness.StartProxy(t, harness.ProxyOptions{Name: "first", Redis: server, ConfigYAML: endless("60s")}),
@@ -228,6 +229,7 @@ func commandsForAWhile(t *testing.T, server *harness.Redis) int64 {
 
 // Case 30.
 func TestKilledWaitersLeaveTheLineToTheOthersInTheirOrder(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	line := lineFor(t, server, "ctx:s")
@@ -256,6 +258,7 @@ func TestKilledWaitersLeaveTheLineToTheOthersInTheirOrder(t *testing.T) {
 
 // Case 21.
 func TestAClientThatLeavesTheLineIsNeverGranted(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -297,6 +300,7 @@ func TestAClientThatLeavesTheLineIsNeverGranted(t *testing.T) {
 
 // Case 21, when it is the proxy that ends the wait.
 func TestAClientThatWaitedInVainIsNeverGranted(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("200ms")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -320,6 +324,7 @@ func TestAClientThatWaitedInVainIsNeverGranted(t *testing.T) {
 
 // Case 21: the moment at which the client leaves moves across that of the hand-over.
 func TestAClientThatLeavesAsItIsServedLeavesNoHoldBehind(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -347,6 +352,7 @@ func TestAClientThatLeavesAsItIsServedLeavesNoHoldBehind(t *testing.T) {
 
 // Case 28: with the store far away, the client leaves while the answer is on its way.
 func TestAClientThatLeavesBeforeItsGrantArrivesLeavesNoHoldBehind(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	relay := harness.StartRelay(t, server.Addr, harness.WithDelay(160*time.Millisecond))
 	far := harness.StartProxy(t, harness.ProxyOptions{Upstream: relay.URL(), ConfigYAML: endless("60s")})
@@ -367,6 +373,7 @@ func TestAClientThatLeavesBeforeItsGrantArrivesLeavesNoHoldBehind(t *testing.T) 
 
 // Case 24.
 func TestAPipelinedWriteDoesNotRunBeforeTheReadInFrontOfItIsGranted(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -389,6 +396,7 @@ func TestAPipelinedWriteDoesNotRunBeforeTheReadInFrontOfItIsGranted(t *testing.T
 
 // Case 25.
 func TestAnOwnerThatReadsTwiceDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	session := recordOf(t, server, "ctx:s")
@@ -414,6 +422,7 @@ func TestAnOwnerThatReadsTwiceDoesNotWaitForItself(t *testing.T) {
 
 // A write that follows no read has no privilege.
 func TestABlindWriteStandsInLineLikeARead(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	a, b := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -437,6 +446,7 @@ func TestABlindWriteStandsInLineLikeARead(t *testing.T) {
 }
 
 func TestTheWaitersOfAKilledProxyAreSkipped(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	lives, dies := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -476,6 +486,7 @@ func (l *line) hasListeners(n int) {
 
 // The lease is ten minutes: only the reservation ends what a frozen proxy does not take up.
 func TestTheWaitersOfAFrozenProxyHoldNobodyUpForLongerThanTheirReservation(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	options := harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")}
 	lives, frozen := harness.StartProxy(t, options), harness.StartProxy(t, options)
@@ -506,6 +517,7 @@ func TestTheWaitersOfAFrozenProxyHoldNobodyUpForLongerThanTheirReservation(t *te
 
 // Case 30: the subscription by which a proxy hears of hand-overs breaks.
 func TestWaitersAreServedThoughTheirWakeUpIsLost(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	for _, when := range []string{"just before the release", "just after the release", "long before the release"} {

@@ -66,6 +66,7 @@ func (p *reloaded) tookOver() {
 }
 
 func TestReloadsUnderLoadLoseNoConnectionAndNoUpdate(t *testing.T) {
+	t.Parallel()
 	const clients, keys = 8, 3
 	patient := func(options ...string) string { return guarding(append(options, "mode: lock", "wait: 60s")...) }
 	p := startReloaded(t, patient())
@@ -155,6 +156,7 @@ func addOne(conn *harness.RawConn, key string) error {
 }
 
 func TestAReloadCountsForTheSequencesThatBeginAfterIt(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s:k"
 	for name, reload := range map[string]func(p *reloaded, config string){
 		"at SIGHUP": (*reloaded).becomes,
@@ -208,6 +210,7 @@ func TestAReloadCountsForTheSequencesThatBeginAfterIt(t *testing.T) {
 }
 
 func TestWhatWasReadUnderOtherSessionsIsFencedAcrossProxiesThatHaveAndHaveNotReloaded(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s:k"
 	before, after := endless("10s", "mode: lock"), endless("10s", "mode: lock", `session: "ctx:<session>:*"`)
 	p := startReloaded(t, before)
@@ -228,6 +231,7 @@ func TestWhatWasReadUnderOtherSessionsIsFencedAcrossProxiesThatHaveAndHaveNotRel
 }
 
 func TestABadConfigurationChangesNothingAndIsReportedOnce(t *testing.T) {
+	t.Parallel()
 	p := startReloaded(t, endless("0s", "mode: lock"))
 	if p.Metric(reloadStood) != 1 || p.Metric(reloadTime) == 0 || p.Metric(reloadsGood) != 0 || p.Metric(reloadsBad) != 0 {
 		t.Error("the configuration at start is not counted as one that stands")
@@ -267,6 +271,7 @@ func TestABadConfigurationChangesNothingAndIsReportedOnce(t *testing.T) {
 
 // As kubelet does it: the file is a link into ..data, which is a link to a directory, and gets another one put in its place.
 func TestAConfigMapIsReloadedWhenItsLinkIsSwapped(t *testing.T) {
+	t.Parallel()
 	p := startReloaded(t, guarding("mode: pass"))
 	volume := filepath.Dir(p.Config)
 	must := func(err error) {
@@ -304,6 +309,7 @@ func TestAConfigMapIsReloadedWhenItsLinkIsSwapped(t *testing.T) {
 }
 
 func TestWhatARunningProxyCannotTakeOverIsNamed(t *testing.T) {
+	t.Parallel()
 	p := startReloaded(t, guarding("mode: lock"))
 	p.head = strings.Replace(p.head, p.Addr, "127.0.0.1:1", 1)
 	p.becomes("drain: 1m\nlog: {level: debug, format: json}\nlimits: {output_buffer: 1mb}\n" + guarding("mode: lock"))
@@ -319,6 +325,7 @@ func TestWhatARunningProxyCannotTakeOverIsNamed(t *testing.T) {
 }
 
 func TestAProxyThatGuardedNothingBeginsToWhenItIsReloaded(t *testing.T) {
+	t.Parallel()
 	p := startReloaded(t, "rules: []\n")
 	a, _ := connect(t, "A", p.Addr)
 	b, _ := connect(t, "B", p.Addr)
@@ -333,6 +340,7 @@ func TestAProxyThatGuardedNothingBeginsToWhenItIsReloaded(t *testing.T) {
 }
 
 func TestAProxyThatMayNotGuardKeepsTheConfigurationUnderWhichItNeedNot(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", "-watch").Err(); err != nil {
 		t.Fatal(err)
@@ -356,6 +364,7 @@ func TestAProxyThatMayNotGuardKeepsTheConfigurationUnderWhichItNeedNot(t *testin
 }
 
 func TestWithoutAFileThereIsNothingToReload(t *testing.T) {
+	t.Parallel()
 	listen := "unix://" + t.TempDir() + "/s"
 	p := harness.StartProxy(t, harness.ProxyOptions{Listen: listen, Args: []string{"--config", "", "--listen", listen, "--admin", ""}})
 	p.Hangup()

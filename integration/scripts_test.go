@@ -11,6 +11,7 @@ import (
 
 // Case 68.
 func TestScriptsAreFencedByTheKeysThatTheyDeclare(t *testing.T) {
+	t.Parallel()
 	const set = "return redis.call('set', KEYS[1], ARGV[1])"
 	server := harness.StartRedis(t)
 	proxyA, proxyB := two(t, server, longHolds...)
@@ -26,6 +27,7 @@ func TestScriptsAreFencedByTheKeysThatTheyDeclare(t *testing.T) {
 }
 
 func TestAScriptThatNamesGuardedKeysAndDeclaresNoneIsRefused(t *testing.T) {
+	t.Parallel()
 	const free = "return redis.call('set', KEYS[1], ARGV[1])"
 	for policy, passes := range map[string]bool{"refuse": false, "allow": true} {
 		t.Run(policy, func(t *testing.T) {

@@ -38,6 +38,7 @@ func crowd(t *testing.T, proxy *harness.Proxy, n int) []*party {
 }
 
 func TestClientsShareTheirConnectionsToRedisUntilOneNeedsItsOwn(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	direct := server.Client()
@@ -60,6 +61,7 @@ func TestClientsShareTheirConnectionsToRedisUntilOneNeedsItsOwn(t *testing.T) {
 }
 
 func TestASharedConnectionIsInTheClientsDatabaseAndProtocol(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	crowd(t, proxy, 8)
@@ -84,6 +86,7 @@ func TestASharedConnectionIsInTheClientsDatabaseAndProtocol(t *testing.T) {
 
 // Nothing of the client's is lost with a shared connection, so the client is carried over.
 func TestAnIdleClientIsCarriedOverToANewConnectionToRedis(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
 	client := crowd(t, proxy, 8)[0]
@@ -99,6 +102,7 @@ func TestAnIdleClientIsCarriedOverToANewConnectionToRedis(t *testing.T) {
 // Clients that share connections, and use their own in between, each hear what they said, in order,
 // and see their own writes.
 func TestAClientsCommandsKeepTheirOrderOverBothKindsOfConnections(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	crowd(t, proxy, 8)

@@ -19,6 +19,7 @@ import (
 // A library that packs a pipeline in one piece sends all of it before it reads. The requests and the
 // replies are each more than the sockets on the way take. Case 61.
 func TestAClientMaySayAllItHasToSayBeforeItListens(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	const commands = 100_000
 	key := strings.Repeat("k", 200)
@@ -52,6 +53,7 @@ func TestAClientMaySayAllItHasToSayBeforeItListens(t *testing.T) {
 
 // The replies to guarded commands come one by one, and each must come before the next is sent.
 func TestAClientMaySayAllItHasToSayOfAGuardedKeyBeforeItListens(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	const commands = 20_000
 	key := "ctx:" + strings.Repeat("k", 1000)
@@ -80,6 +82,7 @@ func TestAClientMaySayAllItHasToSayOfAGuardedKeyBeforeItListens(t *testing.T) {
 
 // Case 61.
 func TestAHundredThousandUnreadRefusalsTakeLittleMemory(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	const commands = 100_000
 	proxy := limited(t, server, "")
@@ -98,6 +101,7 @@ func TestAHundredThousandUnreadRefusalsTakeLittleMemory(t *testing.T) {
 
 // A client that reads no replies piles up no requests behind a command that takes its time.
 func TestNoMoreIsReadFromAClientWhoseCommandsWaitForRedis(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "pipeline: 100")
 	const stops, commands = "fence_proxy_pipeline_stops_total", 100_000
@@ -136,6 +140,7 @@ func TestNoMoreIsReadFromAClientWhoseCommandsWaitForRedis(t *testing.T) {
 
 // A client that has said all it has to say, and closes its side, is served to the end though it is held up.
 func TestAClientThatIsHeldUpMayCloseItsSide(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "pipeline: 10")
 	client := harness.Dial(t, proxy.Addr)
@@ -153,6 +158,7 @@ func TestAClientThatIsHeldUpMayCloseItsSide(t *testing.T) {
 }
 
 func TestAClientThatIsOwedTooMuchIsDroppedAndNobodyElse(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "output_buffer: 64kb")
 	const dropped = `fence_proxy_clients_dropped_total{reason="output_buffer"}`
@@ -205,6 +211,7 @@ func TestAClientThatIsOwedTooMuchIsDroppedAndNobodyElse(t *testing.T) {
 }
 
 func TestAClientThatTakesNoneOfItsRepliesIsDroppedInTheEnd(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "output_timeout: 1s")
 	server.Client().Set(t.Context(), "big", strings.Repeat("v", 10<<20), 0)
@@ -219,6 +226,7 @@ func TestAClientThatTakesNoneOfItsRepliesIsDroppedInTheEnd(t *testing.T) {
 }
 
 func TestAReplyThatIsNestedTooDeepEndsItsClient(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "nesting: 100")
 	nested := func(depth int) []string {
@@ -238,6 +246,7 @@ func TestAReplyThatIsNestedTooDeepEndsItsClient(t *testing.T) {
 
 // Redis ends a table that holds itself with an error, thousands of levels deep.
 func TestTheDeepestReplyOfAScriptPasses(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := limited(t, server, "")
 	script := harness.Encode("EVAL", "local a = {} local b = {a} a[1] = b return a", "0") + harness.Encode("ECHO", "the end")

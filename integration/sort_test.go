@@ -12,6 +12,7 @@ import (
 // SORT reads keys that its call does not name.
 
 func TestSortByPatternsSoundsAsAtRedis(t *testing.T) {
+	t.Parallel()
 	for _, config := range []string{guarding("wait: 0s"), guarding("mode: fence"), guarding("mode: observe")} {
 		w := startTwins(t, config)
 		for _, protocol := range []string{"2", "3"} {
@@ -30,6 +31,7 @@ func TestSortByPatternsSoundsAsAtRedis(t *testing.T) {
 }
 
 func TestWhatWasReadByAPatternIsNotWrittenBlindly(t *testing.T) {
+	t.Parallel()
 	sorts := map[string][][]string{
 		"by a pattern of a guarded prefix": {{"SORT", "free", "GET", "ctx:d_*"}},
 		"of fields":                        {{"SORT", "free", "GET", "ctx:d_*->f"}},
@@ -81,6 +83,7 @@ func TestWhatWasReadByAPatternIsNotWrittenBlindly(t *testing.T) {
 }
 
 func TestWhatOneConnectionOfAClientReadByAPatternIsNotWrittenBlindlyOverAnother(t *testing.T) {
+	t.Parallel()
 	for _, owner := range []string{"auto", "client", "proxy", "connection"} {
 		t.Run(owner, func(t *testing.T) {
 			_, proxy := startOwners(t, "owner: "+owner)
@@ -99,6 +102,7 @@ func TestWhatOneConnectionOfAClientReadByAPatternIsNotWrittenBlindlyOverAnother(
 
 // Patterns that reach no guarded key mean nothing.
 func TestPatternsOfOtherKeysAreOfNoConcern(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("readers: [dashboard]") +
 		"  - name: free\n    prefix: \"ctx:free:\"\n    mode: pass\n"})

@@ -50,6 +50,7 @@ var fences = []struct {
 
 // Cases 4 and 18.
 func TestHolderThatPausedPastMaxHoldIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, pause := range pauses {
 		t.Run(pause.name+" while its successor reads", func(t *testing.T) {
 			testPausedHolder(t, pause.hold, false)
@@ -98,6 +99,7 @@ func testPausedHolder(t *testing.T, hold func(*testing.T, *harness.Proxy) (*part
 // A pause leaves it open whether the holder's own proxy or the store refuses. Here the proxy has no way to
 // know. Case 7.
 func TestStoreRefusesAHolderWhoseProxyThinksItStillHolds(t *testing.T) {
+	t.Parallel()
 	for _, fence := range fences {
 		t.Run(fence.name+", its successor has read", func(t *testing.T) {
 			testHolderUnawares(t, fence.place, false)
@@ -136,6 +138,7 @@ func testHolderUnawares(t *testing.T, place func(*party), written bool) {
 
 // A holder is not refused for a clock's sake: only somebody else's grant makes its read stale.
 func TestHolderThatPausedPastItsLeaseGoesOnIfNobodyCame(t *testing.T) {
+	t.Parallel()
 	const key = "ctx:s"
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{

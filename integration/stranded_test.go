@@ -14,6 +14,7 @@ import (
 // A client library that connects again by itself would send the write of its stale read over the
 // new connection, where it looks like a blind one. So the old one stays, to say that it is stale.
 func TestAClientHearsThatItsUpstreamBrokeBeforeItConnectsAgain(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	direct := server.Client()
@@ -35,6 +36,7 @@ func TestAClientHearsThatItsUpstreamBrokeBeforeItConnectsAgain(t *testing.T) {
 }
 
 func TestAClientThatWaitsOrListensIsClosedWithItsUpstream(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	for name, commands := range map[string][][]string{

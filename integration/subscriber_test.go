@@ -123,6 +123,7 @@ S: SET ctx:s z => 1
 `
 
 func TestASubscriberIsServedAsByRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
 	w.one(t, "2", subscriberOfRESP2)
 	w.one(t, "3", subscriberOfRESP3)
@@ -130,6 +131,7 @@ func TestASubscriberIsServedAsByRedis(t *testing.T) {
 
 // Messages of others come at any time.
 func TestMessagesOfOthersComeBetweenTheReplies(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
 	w.plays(t, "2", `
 		S: SUBSCRIBE a => 1
@@ -155,6 +157,7 @@ func TestMessagesOfOthersComeBetweenTheReplies(t *testing.T) {
 
 // What Redis refuses takes nothing.
 func TestARefusedCommandOfASubscriberTakesNoSession(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	subscriber, _ := connect(t, "subscriber", proxy.Addr)
@@ -177,6 +180,7 @@ func TestARefusedCommandOfASubscriberTakesNoSession(t *testing.T) {
 
 // In MONITOR mode Redis goes on answering what touches no data.
 func TestAMonitorIsServedAsByRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
@@ -211,6 +215,7 @@ func TestAMonitorIsServedAsByRedis(t *testing.T) {
 // Cases 55 and 57: to a client that turned its replies off, guarded commands are applied all the
 // same, and nothing is said of them.
 func TestRepliesThatAreTurnedOffAreNotSent(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
 	for _, protocol := range []string{"2", "3"} {
 		w.one(t, protocol, `
@@ -253,6 +258,7 @@ func TestRepliesThatAreTurnedOffAreNotSent(t *testing.T) {
 
 // A refusal that is not said is still one.
 func TestAWriteThatIsRefusedUnheardIsNotApplied(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("0s")})
 	quiet, conn := connect(t, "quiet", proxy.Addr)

@@ -165,6 +165,7 @@ T: PING => 1
 `
 
 func TestAClientThatCachesHearsWhatChanged(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, endless("0s", "writes_per_read: many"))
 	for name, script := range map[string]string{"all it reads": trackedReads, "what it chooses": cachedByChoice, "what it chooses together": cachedTogether} {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +178,7 @@ func TestAClientThatCachesHearsWhatChanged(t *testing.T) {
 
 // In RESP2 invalidations go to another connection, as messages.
 func TestInvalidationsAreRedirected(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, endless("0s", "writes_per_read: many"))
 	for _, protocol := range []string{"2", "3"} {
 		for _, mode := range []string{"", " BCAST"} {
@@ -210,6 +212,7 @@ func TestInvalidationsAreRedirected(t *testing.T) {
 
 // Keyspace notifications tell what happens to keys; nothing is told of fence records.
 func TestNotificationsAboutFenceRecordsDoNotShow(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, endless("0s", "writes_per_read: many"), harness.WithArgs("--notify-keyspace-events", "KEA"))
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
@@ -239,6 +242,7 @@ func TestNotificationsAboutFenceRecordsDoNotShow(t *testing.T) {
 
 // Cases 34 and 67, of commands in a transaction, and of channels.
 func TestReservedNamesDoNotShowInTransactions(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, endless("0s", "writes_per_read: many"))
 	for _, protocol := range []string{"2", "3"} {
 		empty(t, w.straight)

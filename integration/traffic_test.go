@@ -388,6 +388,7 @@ func appends(key, push, list string) string {
 }
 
 func TestRecordedTrafficIsAllowedOrFencedAsItShould(t *testing.T) {
+	t.Parallel()
 	json := harness.WithJSON(t)
 	for _, s := range samples {
 		t.Run(s.name, func(t *testing.T) {
@@ -399,6 +400,7 @@ func TestRecordedTrafficIsAllowedOrFencedAsItShould(t *testing.T) {
 
 // Turns that follow each other are refused nothing, though nothing says that a turn is over.
 func TestTurnsOfTwoProcessesOneAfterTheOtherAreNeverRefused(t *testing.T) {
+	t.Parallel()
 	json := harness.WithJSON(t)
 	for _, s := range []sample{
 		{"LangGraph", preset("langgraph"), `

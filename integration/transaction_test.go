@@ -136,6 +136,7 @@ func talk(t *testing.T, addr, protocol string, straight *redis.Client, lines str
 }
 
 func TestTransactionsSoundAsAtRedis(t *testing.T) {
+	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	straight, straightBehind := direct.Client(), behind.Client()
@@ -172,6 +173,7 @@ func keysLike(t *testing.T, client *redis.Client, pattern string) []string {
 
 // A transaction may be cut anywhere: what the proxy holds of it, and what it has asked Redis about, differs.
 func TestATransactionMayComeInPieces(t *testing.T) {
+	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	for _, lines := range []string{
@@ -258,6 +260,7 @@ func incrementOnce(ctx context.Context, client *redis.Client, key string, watch 
 }
 
 func TestTransactionsLoseNoUpdate(t *testing.T) {
+	t.Parallel()
 	const clients, each = 6, 20
 	for _, watch := range []bool{false, true} {
 		t.Run(fmt.Sprintf("WATCH %v", watch), func(t *testing.T) {
@@ -315,6 +318,7 @@ func begin(conn *harness.RawConn, p *party, interactive bool, commands ...string
 
 // Case 52.
 func TestATransactionWithAStaleWriteAppliesNothing(t *testing.T) {
+	t.Parallel()
 	for _, interactive := range []bool{false, true} {
 		for _, watch := range []bool{false, true} {
 			for _, fence := range fences {
@@ -348,6 +352,7 @@ func TestATransactionWithAStaleWriteAppliesNothing(t *testing.T) {
 }
 
 func TestATransactionWaitsForAHolder(t *testing.T) {
+	t.Parallel()
 	for _, interactive := range []bool{false, true} {
 		for _, watch := range []bool{false, true} {
 			for _, commands := range [][]string{{"SET free 1", "SET ctx:s x"}, {"GET free", "GET ctx:s"}, {"GET ctx:s", "SET ctx:r 1"}} {
@@ -399,6 +404,7 @@ func TestATransactionWaitsForAHolder(t *testing.T) {
 
 // A transaction that waits is still under its client's WATCH.
 func TestAWatchStandsWhileItsTransactionWaits(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding(longHolds...)})
 	straight := server.Client()
@@ -423,6 +429,7 @@ func TestAWatchStandsWhileItsTransactionWaits(t *testing.T) {
 
 // What a tool has read in a transaction it writes in another.
 func TestAReadInATransactionBeginsASequence(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 20s")})
 	a, connA := connect(t, "A", proxy.Addr)
@@ -440,6 +447,7 @@ func TestAReadInATransactionBeginsASequence(t *testing.T) {
 }
 
 func TestWhatATransactionReadsBesideItsWritesGoesStale(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("session: ctx:<s>:*", "wait: 20s")})
 	for _, interactive := range []bool{false, true} {
@@ -483,6 +491,7 @@ func TestWhatATransactionReadsBesideItsWritesGoesStale(t *testing.T) {
 }
 
 func TestTransactionsOnSeveralSessionsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxies := []*harness.Proxy{
 		harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("wait: 20s")}),
@@ -525,6 +534,7 @@ func TestTransactionsOnSeveralSessionsDoNotWaitForEachOther(t *testing.T) {
 }
 
 func TestWhatCannotBeInAGuardedTransaction(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	large := strings.Repeat("x", 33<<20)
@@ -571,6 +581,7 @@ func TestWhatCannotBeInAGuardedTransaction(t *testing.T) {
 
 // Redis refuses what it has no memory for when it is queued. That it has some again at EXEC changes nothing.
 func TestACommandThatWasRefusedWhenQueuedAbortsTheTransaction(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	straight := server.Client()
@@ -600,6 +611,7 @@ func TestACommandThatWasRefusedWhenQueuedAbortsTheTransaction(t *testing.T) {
 // Without MULTI, the command in a block would be carried out by itself.
 // While a script keeps Redis busy, a transaction is refused in Redis's own words and leaves nothing behind.
 func TestATransactionMeetsABusyRedis(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding())
 	for _, c := range []struct{ watch, more bool }{{}, {more: true}, {watch: true, more: true}} {
 		p := w.meet(t, fmt.Sprintf("client %+v", c), "2")
@@ -638,6 +650,7 @@ func TestATransactionMeetsABusyRedis(t *testing.T) {
 
 // What was queued may not be carried out any more.
 func TestATransactionMeetsARedisThatHasChanged(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t, guarding())
 	both := func(args ...any) {
 		for _, server := range []*harness.Redis{w.straight, w.behind} {
@@ -667,6 +680,7 @@ func TestATransactionMeetsARedisThatHasChanged(t *testing.T) {
 }
 
 func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	straight := server.Client()
@@ -698,6 +712,7 @@ func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
 
 // What runs on a second connection runs as the same user, in the same database.
 func TestWhatRunsBesideAWatchRunsAsTheClient(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	straight := server.Client()
@@ -739,6 +754,7 @@ func TestWhatRunsBesideAWatchRunsAsTheClient(t *testing.T) {
 // The connection to Redis is cut in the middle of what Redis answers to a block: the outcome is not known,
 // and what the client hears is no success.
 func TestATransactionWhoseAnswerWasLostIsNoSuccess(t *testing.T) {
+	t.Parallel()
 	for _, interactive := range []bool{false, true} {
 		for _, cutAt := range []int{0, 20, 50} {
 			t.Run(fmt.Sprintf("interactive %v, cut at %d", interactive, cutAt), func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // Case 12, its second half: a proxy that is killed in the middle of writes leaves no value without
 // its time to live.
 func TestAProxyKilledInTheMiddleOfWritesLeavesNoValueWithoutItsTTL(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
 	var writers sync.WaitGroup

@@ -10,6 +10,7 @@ import (
 
 // Whoever comes while a session is held must not cost its holder a round trip.
 func TestNewcomersCostTheHolderNoRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, newcomer := range []struct {
 		name    string
 		command []string

@@ -10,6 +10,7 @@ import (
 
 // What an optimistic client does is answered as Redis does it, as long as its WATCH covers what it has read.
 func TestATransactionThatIsStaleUnderItsOwnWatchGetsNil(t *testing.T) {
+	t.Parallel()
 	const config = `rules:
   - name: ctx
     prefix: "ctx:"
@@ -62,6 +63,7 @@ func TestATransactionThatIsStaleUnderItsOwnWatchGetsNil(t *testing.T) {
 }
 
 func TestABoundOfAListIsNoWriteOfWhatWasRead(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct{ bound, want string }{
 		{"-3 -1", "OK"},
 		{"0 2", "OK"},

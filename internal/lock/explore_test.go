@@ -559,7 +559,7 @@ func (e *explorer) visit(choices []int) {
 		}
 	}
 	key := p.key()
-	if e.seen[key] {
+	if e.seen[key] || enough(len(e.seen)) {
 		return
 	}
 	e.seen[key] = true
@@ -571,6 +571,9 @@ func (e *explorer) visit(choices []int) {
 		e.visit(append(slices.Clone(choices), choice))
 	}
 }
+
+// enough reports whether an explorer has seen as many states of a story as it shall.
+func enough(seen int) bool { return raceDetector && !*epic && seen >= 250 }
 
 // epic plays the stories that take minutes as well.
 var epic = flag.Bool("long", false, "explore the long stories, too")

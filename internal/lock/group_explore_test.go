@@ -416,7 +416,7 @@ func (e *poolExplorer) visit(choices []int) {
 		return
 	}
 	key := p.key()
-	if e.seen[key] {
+	if e.seen[key] || enough(len(e.seen)) {
 		return
 	}
 	e.seen[key] = true

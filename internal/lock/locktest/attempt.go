@@ -49,7 +49,7 @@ func (s *stage) beginInLine(p Proxy, session string, n int) *attempt {
 		time.Sleep(100 * time.Millisecond) // it may be in line by now; every verdict stands if it is not
 		return a
 	}
-	s.eventually("a waiter is in line", func() bool { return a.over() || s.h.Waiting(s, session) >= n })
+	s.eventually("a waiter is in line", func() bool { return a.over() || s.waiting(session) >= n })
 	return a
 }
 

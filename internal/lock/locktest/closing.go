@@ -2,10 +2,9 @@ package locktest
 
 import (
 	"context"
+	"crypto/rand"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 )
 
 // closeGivesEverythingBack closes a proxy that holds sessions and waits for others. A hold that is not given back stands at least
@@ -83,10 +82,21 @@ func closeDoesNotOutlastItsContext(s *stage) {
 }
 
 func closeLeavesNothingBehind(s *stage) {
-	goroutines := append([]goleak.Option{goleak.IgnoreCurrent()}, s.h.Goroutines...)
+	goroutines := newFamily(rand.Text())
+	goroutines.play(func() { s.closesInTurn(goroutines) })
+	for end := time.Now().Add(patience); goroutines.left() != ""; time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			s.Fatalf("after Close there are goroutines:\n%s", goroutines.left())
+		}
+	}
+}
+
+// closesInTurn uses some proxies, and closes them.
+func (s *stage) closesInTurn(goroutines *family) {
+	s.Helper()
 	within(s.TB, func(tb testing.TB) {
 		tb.Helper()
-		inner := &stage{TB: tb, h: s.h, ledger: s.ledger}
+		inner := &stage{TB: tb, h: s.h, ledger: s.ledger, goroutines: goroutines}
 		for i := range 3 {
 			p := inner.open()
 			session := inner.session("used", string(rune('a'+i)))
@@ -108,9 +118,6 @@ func closeLeavesNothingBehind(s *stage) {
 			inner.eventually("a closed Locker has no connections", func() bool { return p.Network.Open() == 0 })
 		}
 	})
-	if err := goleak.Find(goroutines...); err != nil {
-		s.Errorf("after Close: %v", err)
-	}
 }
 
 // within plays with a TB whose clean-up is done when it returns.

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 )
 
@@ -35,8 +33,6 @@ type Harness struct {
 	OwnLeases bool
 	// GoesAbove says that grants go above Request.Above.
 	GoesAbove bool
-	// Goroutines are those that may stay when all Lockers are closed.
-	Goroutines []goleak.Option
 }
 
 // Proxy is a Locker, and the only way from it to the servers.

@@ -112,7 +112,7 @@ func aCancelledWaiterLeavesTheLine(s *stage) {
 	second := s.beginInLine(three, session, 2)
 	first.givesUp()
 	if s.h.Waiting != nil {
-		s.eventually("a cancelled waiter is in line no more", func() bool { return s.h.Waiting(s, session) <= 1 })
+		s.eventually("a cancelled waiter is in line no more", func() bool { return s.waiting(session) <= 1 })
 	}
 	if second.over() {
 		s.Fatal("the second in line does not wait for the holder")
@@ -153,6 +153,6 @@ func noGhostStaysWhenManyGiveUp(s *stage) {
 	}
 	s.take(two, session).release()
 	if s.h.Waiting != nil {
-		s.eventually("the line is empty", func() bool { return s.h.Waiting(s, session) == 0 })
+		s.eventually("the line is empty", func() bool { return s.waiting(session) == 0 })
 	}
 }

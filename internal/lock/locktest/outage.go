@@ -89,7 +89,7 @@ func breakingConnectionsLoseNothing(s *stage) {
 		s.takeAtLast(p, kept(session)).release()
 	}
 	if s.h.Waiting != nil {
-		s.eventually("the line is empty", func() bool { return s.h.Waiting(s, session) == 0 })
+		s.eventually("the line is empty", func() bool { return s.waiting(session) == 0 })
 	}
 }
 

@@ -2,14 +2,23 @@ package locktest
 
 import "testing"
 
-// Run runs the suite.
+// Run runs the suite, as a parallel test: first the sub-tests that stop or freeze servers, or step their clocks, one by
+// one, then the others beside each other.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	for _, c := range checks {
-		if c.needs != nil && !c.needs(h) {
-			continue
+	t.Parallel()
+	for _, hard := range []bool{true, false} {
+		for _, c := range checks {
+			if c.hard != hard || c.needs != nil && !c.needs(h) {
+				continue
+			}
+			t.Run(c.name, func(t *testing.T) {
+				if !hard {
+					t.Parallel()
+				}
+				c.run(t, h)
+			})
 		}
-		t.Run(c.name, func(t *testing.T) { c.run(t, h) })
 	}
 }
 
@@ -18,6 +27,7 @@ type check struct {
 	name  string
 	play  func(s *stage)
 	needs func(h Harness) bool // nil if it is for all providers
+	hard  bool                 // on the servers, so none other may use them meanwhile
 }
 
 func (c check) run(tb testing.TB, h Harness) {
@@ -32,7 +42,7 @@ var checks = []check{
 	{name: "ACancelledWaiterLeavesTheLine", play: aCancelledWaiterLeavesTheLine},
 	{name: "NoGhostStaysWhenManyGiveUp", play: noGhostStaysWhenManyGiveUp},
 
-	{name: "GrantsGrow", play: grantsGrow},
+	{name: "GrantsGrow", play: grantsGrow, hard: true},
 	{name: "GrantsGoAboveTheStores", play: grantsGoAboveTheStores, needs: func(h Harness) bool { return h.GoesAbove }},
 	{name: "NamesDoNotCollide", play: namesDoNotCollide},
 
@@ -46,11 +56,11 @@ var checks = []check{
 	{name: "AProxyThatIsCutOffLosesItsHold", play: aProxyThatIsCutOffLosesItsHold},
 	{name: "AProxyInABlackHoleLosesItsHold", play: aProxyInABlackHoleLosesItsHold},
 	{name: "BreakingConnectionsLoseNothing", play: breakingConnectionsLoseNothing},
-	{name: "ServersMayRestart", play: serversMayRestart},
-	{name: "ServersMayBePausedPastTheLease", play: serversMayBePausedPastTheLease},
-	{name: "ServersMayComeLater", play: serversMayComeLater},
-	{name: "OneServerMayDie", play: oneServerMayDie, needs: func(h Harness) bool { return h.KillOne != nil }},
-	{name: "AClockMayStep", play: aClockMayStep, needs: func(h Harness) bool { return h.StepClock != nil }},
+	{name: "ServersMayRestart", play: serversMayRestart, hard: true},
+	{name: "ServersMayBePausedPastTheLease", play: serversMayBePausedPastTheLease, hard: true},
+	{name: "ServersMayComeLater", play: serversMayComeLater, hard: true},
+	{name: "OneServerMayDie", play: oneServerMayDie, needs: func(h Harness) bool { return h.KillOne != nil }, hard: true},
+	{name: "AClockMayStep", play: aClockMayStep, needs: func(h Harness) bool { return h.StepClock != nil }, hard: true},
 
 	{name: "CloseGivesEverythingBack", play: closeGivesEverythingBack},
 	{name: "CloseDoesNotOutlastItsContext", play: closeDoesNotOutlastItsContext},

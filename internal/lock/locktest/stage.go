@@ -23,6 +23,8 @@ type stage struct {
 	testing.TB
 	h      Harness
 	ledger *ledger
+
+	goroutines *family // of its proxies; nil where nobody asks for them
 }
 
 func newStage(tb testing.TB, h Harness) *stage {
@@ -74,6 +76,13 @@ func (s *stage) restoreServers() {
 		s.h.Servers.Resume()
 		s.h.Servers.Start()
 	})
+}
+
+// waiting is how many stand in line for a session, where that can be seen.
+func (s *stage) waiting(session string) (n int) {
+	s.Helper()
+	s.goroutines.outside(func() { n = s.h.Waiting(s, session) })
+	return n
 }
 
 // acquire is Locker.Acquire, with an entry in the ledger. Any goroutine may call it.
@@ -234,7 +243,7 @@ func (h *held) isOver(when string) {
 func (h *held) isEndedAtTheServers() {
 	h.s.Helper()
 	h.entry.end() // an operator may do that
-	h.s.h.End(h.s, h.entry.session)
+	h.s.goroutines.outside(func() { h.s.h.End(h.s, h.entry.session) })
 	h.s.eventually("Renew says that the hold was ended at the servers", func() bool {
 		return errors.Is(h.renew(), provider.ErrLost)
 	})

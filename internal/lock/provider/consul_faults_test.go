@@ -24,6 +24,7 @@ func withLockDelay(d time.Duration) func(*provider.ConsulSettings) {
 
 // Case 36, whose TTL is that of the test.
 func TestALockDelayIsKeptAndTold(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	for name, delay := range map[string]time.Duration{"none": 0, "1s": time.Second, "3s": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -67,6 +68,7 @@ func TestALockDelayIsKeptAndTold(t *testing.T) {
 }
 
 func TestAReleaseHasNoLockDelay(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	one, two := openConsul(t, c.server.Addr, withLockDelay(time.Minute)), openConsul(t, c.server.Addr)
 	t.Cleanup(func() { closeInTime(t, two) })
@@ -79,6 +81,7 @@ func TestAReleaseHasNoLockDelay(t *testing.T) {
 }
 
 func TestACriticalCheckEndsHolds(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	check := &api.AgentCheckRegistration{ID: "agent-alive", Name: "agent-alive"}
 	check.TTL, check.Status = "24h", api.HealthPassing
@@ -119,6 +122,7 @@ func takeAtLast(t *testing.T, l provider.Locker, session string) *turnHold {
 
 // The connection breaks when Consul answers that the key is locked.
 func TestAKeyWhoseLockWasNotAnsweredIsOnesOwn(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	relay := harness.StartRelay(t, c.server.Addr)
 	l := openConsul(t, relay.Addr, forLong)
@@ -144,6 +148,7 @@ func TestAKeyWhoseLockWasNotAnsweredIsOnesOwn(t *testing.T) {
 
 // Who gives up leaves no key locked, whether the answer was lost or the question comes late.
 func TestALockThatNobodyWaitsForIsGivenBack(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	relay := harness.StartRelay(t, c.server.Addr)
 	l, other := openConsul(t, relay.Addr, forLong), openConsul(t, c.server.Addr)
@@ -182,6 +187,7 @@ func TestALockThatNobodyWaitsForIsGivenBack(t *testing.T) {
 }
 
 func TestKeysThatNobodyHoldsAreDeleted(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	one := openConsul(t, c.server.Addr, forLong)
 	two := openConsul(t, c.server.Addr, func(s *provider.ConsulSettings) { s.CleanupInterval = time.Second })
@@ -204,12 +210,22 @@ func TestKeysThatNobodyHoldsAreDeleted(t *testing.T) {
 }
 
 func TestOwnersOfOneProxyAreServedInTheirOrder(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	l, other := openConsul(t, c.server.Addr, forLong), openConsul(t, c.server.Addr, forLong)
 	t.Cleanup(func() { closeInTime(t, l); closeInTime(t, other) })
 	provider.ConsulWithoutWatches(other)
 	held := takeTurn(t, l, "s")
-	stranger := startTurn(t.Context(), other, "s")
+	stranger := startTurn(t.Context(), other, "s") // its turn may come between any two
+	left := make(chan error, 1)
+	go func() {
+		<-stranger.done
+		if stranger.err != nil {
+			left <- stranger.err
+			return
+		}
+		left <- stranger.hold.Release(context.Background())
+	}()
 	var line []*turn
 	for i := range 6 {
 		line = append(line, startTurn(t.Context(), l, "s"))
@@ -225,11 +241,15 @@ func TestOwnersOfOneProxyAreServedInTheirOrder(t *testing.T) {
 		}
 		hold.release()
 	}
-	stranger.granted(t).release()
+	stranger.granted(t)
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
 }
 
 // One proxy always has somebody in line and is nearer to Consul, the other one's turn comes all the same.
 func TestAProxyWithALongLineDoesNotStarveOthers(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	farAway := harness.StartRelay(t, c.server.Addr, harness.WithDelay(2*time.Millisecond))
 	busy, other := openConsul(t, c.server.Addr), openConsul(t, farAway.Addr)
@@ -263,6 +283,7 @@ func TestAProxyWithALongLineDoesNotStarveOthers(t *testing.T) {
 }
 
 func TestConsulNeedsTheRightsThatTheSettingsName(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t, `acl { enabled = true, default_policy = "deny" }`)
 	node, err := c.client.Agent().NodeName()
 	if err != nil {
@@ -304,6 +325,7 @@ func TestConsulNeedsTheRightsThatTheSettingsName(t *testing.T) {
 }
 
 func TestConsulOverTLS(t *testing.T) {
+	t.Parallel()
 	c := newConsulBench(t)
 	addr, ca := wrapInTLS(t, c.server.Addr)
 	open := func(ca string) provider.Locker {

@@ -14,6 +14,7 @@ import (
 
 // Who waits for others may try again later, whom nobody answers is told so: a deadline is the error of the first only.
 func TestADeadlineMeansThatOthersHadTheSession(t *testing.T) {
+	t.Parallel()
 	c, z := newConsulBench(t), harness.StartZooKeeper(t)
 	for name, open := range map[string]func(addr string) provider.Locker{
 		"zookeeper": func(addr string) provider.Locker { return openZooKeeper(t, addr) },

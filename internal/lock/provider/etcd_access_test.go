@@ -24,6 +24,7 @@ import (
 )
 
 func TestEtcdAsksForTheUser(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	admin := e.operator
 	must := func(_ any, err error) {
@@ -66,6 +67,7 @@ func TestEtcdAsksForTheUser(t *testing.T) {
 }
 
 func TestEtcdAsksForTheCertificate(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t, "ca")
 	server, proxy := ca.issue("server"), ca.issue("proxy")
 	other := newAuthority(t, "other")
@@ -91,6 +93,7 @@ func TestEtcdAsksForTheCertificate(t *testing.T) {
 }
 
 func TestEtcdRefusesFilesThatAreNotThere(t *testing.T) {
+	t.Parallel()
 	for _, edit := range []func(*provider.EtcdSettings){
 		func(s *provider.EtcdSettings) { s.TLSCA = "/nonexistent/ca.pem" },
 		func(s *provider.EtcdSettings) { s.TLSCert, s.TLSKey = "/nonexistent/cert.pem", "/nonexistent/key.pem" },

@@ -14,6 +14,7 @@ import (
 )
 
 func TestEnteringAPlaceAgainFindsWhatTheFirstAttemptHasDone(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	place := e.place(t, "session")
 	first, err := place.Enter(t.Context())
@@ -33,6 +34,7 @@ func TestEnteringAPlaceAgainFindsWhatTheFirstAttemptHasDone(t *testing.T) {
 }
 
 func TestAnAttemptThatComesAfterItsPlaceWasLeftDoesNothing(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	ended, end := context.WithCancel(t.Context())
 	end()
@@ -61,6 +63,7 @@ func TestAnAttemptThatComesAfterItsPlaceWasLeftDoesNothing(t *testing.T) {
 
 // A request is with a frozen etcd, its client gives up, and the connection breaks before the answer.
 func TestAGhostOfALostRequestIsNotLeftInLine(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	proxy := e.open(t)
 	closed(t, proxy.Locker)
@@ -84,6 +87,7 @@ func TestAGhostOfALostRequestIsNotLeftInLine(t *testing.T) {
 }
 
 func TestOneWaiterIsWokenAtATime(t *testing.T) {
+	t.Parallel()
 	const waiters = 20
 	e := newEtcdBench(t, 1)
 	locker := e.locker(t)
@@ -118,6 +122,7 @@ func TestOneWaiterIsWokenAtATime(t *testing.T) {
 }
 
 func TestAHoldOfALeaseThatAnOperatorRevokesIsLost(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	locker := e.locker(t)
 	first := acquire(t, locker, "session")
@@ -143,6 +148,7 @@ func TestAHoldOfALeaseThatAnOperatorRevokesIsLost(t *testing.T) {
 }
 
 func TestOperatorsSeeWhoHolds(t *testing.T) {
+	t.Parallel()
 	e := newEtcdBench(t, 1)
 	hold, err := e.locker(t).Acquire(t.Context(), provider.Request{Session: "agent:ctx:7", Holder: "worker-3 behind pod-a"})
 	if err != nil {

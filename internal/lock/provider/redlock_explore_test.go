@@ -16,7 +16,7 @@ import (
 // The explorer plays random stories of some proxies and nodes, in a time of its own: messages that are late or lost, nodes that
 // are cut off, that restart empty, whose clock steps. It looks for grants that don't grow, and for two owners at once.
 
-var exploreRuns = flag.Int("redlock.runs", 25, "how many stories of each kind redlock's explorer plays")
+var exploreRuns = flag.Int("redlock.runs", storiesOfEachKind, "how many stories of each kind redlock's explorer plays")
 
 const (
 	exploreLease  = 2 * time.Second
@@ -45,11 +45,13 @@ var (
 )
 
 func TestNoStoryBreaksAPromiseOfRedlock(t *testing.T) {
+	t.Parallel()
 	for name, s := range map[string]story{
 		"bad links": badLinks, "restarts": restarts, "restarts of five": five, "clock steps": steps,
 		"restarts and clock steps": both, "counters alone": noClock,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			granted := 0
 			for seed := range uint64(*exploreRuns) {
 				p := s.play(t, seed)
@@ -67,6 +69,7 @@ func TestNoStoryBreaksAPromiseOfRedlock(t *testing.T) {
 
 // What the explorer can't see go wrong, it does not prove.
 func TestTheExplorerSeesWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		story story
 		edit  func(*story)
@@ -78,6 +81,7 @@ func TestTheExplorerSeesWhatIsMissing(t *testing.T) {
 		"quorums that don't meet":             {badLinks, func(s *story) { s.quorum = 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c.edit(&c.story)
 			for seed := range uint64(1000) {
 				if p := c.story.play(t, seed); len(p.faults()) > 0 {

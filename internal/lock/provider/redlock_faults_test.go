@@ -27,6 +27,7 @@ func slowRedlockNodes(s *provider.RedlockSettings) { s.NodeTimeout = 2 * redlock
 
 // Case 35.
 func TestRedlockGrantsWhileAMinorityIsGone(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(n *redlockNodes, p locktest.Proxy){
 		"killed":        func(n *redlockNodes, _ locktest.Proxy) { n.servers[0].Kill() },
 		"frozen":        func(n *redlockNodes, _ locktest.Proxy) { n.servers[0].Pause() },
@@ -34,6 +35,7 @@ func TestRedlockGrantsWhileAMinorityIsGone(t *testing.T) {
 		"in black hole": func(_ *redlockNodes, p locktest.Proxy) { redlockRelay(p, 0).Blackhole(true) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			nodes := startRedlockNodes(t, 3)
 			early := nodes.open(t, slowRedlockNodes)
 			redlockTake(t, early, "warm").release()
@@ -61,6 +63,7 @@ func TestRedlockGrantsWhileAMinorityIsGone(t *testing.T) {
 
 // Case 35.
 func TestRedlockGrantsWhileANodeHasNoAddress(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	addrs := nodes.addrs()
 	addrs[1] = "gone.invalid:6379"
@@ -69,6 +72,7 @@ func TestRedlockGrantsWhileANodeHasNoAddress(t *testing.T) {
 }
 
 func TestRedlockSaysWhichNodesAreGoneAndGrantsNothing(t *testing.T) {
+	t.Parallel()
 	for _, n := range []int{3, 5} {
 		t.Run(fmt.Sprint(n, " nodes"), func(t *testing.T) {
 			nodes := startRedlockNodes(t, n)
@@ -103,6 +107,7 @@ func TestRedlockSaysWhichNodesAreGoneAndGrantsNothing(t *testing.T) {
 
 // A hold on nodes 0 and 1; node 1 forgets it. Nodes 1 and 2 could give it to another.
 func TestARestartedRedlockNodeDoesNotVoteTwice(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
 	redlockRelay(one, 2).Cut()
@@ -120,6 +125,7 @@ func TestARestartedRedlockNodeDoesNotVoteTwice(t *testing.T) {
 
 // A grant on nodes 0 and 1, of which the one goes and the other forgets. Node 2 has never heard of it.
 func TestRedlockGrantsGrowWhenNobodyRemembersThem(t *testing.T) {
+	t.Parallel()
 	for name, step := range map[string]func(before bool, clocks []*harness.Clock){
 		"the clock of the node that is gone was ahead": func(before bool, clocks []*harness.Clock) {
 			if before {
@@ -138,6 +144,7 @@ func TestRedlockGrantsGrowWhenNobodyRemembersThem(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			nodes := startRedlockNodes(t, 3)
 			one, two := nodes.open(t), nodes.open(t)
 			step(true, nodes.clocks)
@@ -156,6 +163,7 @@ func TestRedlockGrantsGrowWhenNobodyRemembersThem(t *testing.T) {
 }
 
 func TestAHoldSurvivesTheRestartOfEveryRedlockNode(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
 	h := redlockTake(t, one, "s")
@@ -180,6 +188,7 @@ func TestAHoldSurvivesTheRestartOfEveryRedlockNode(t *testing.T) {
 }
 
 func TestAHoldIsLostWhenAMajorityHasForgottenIt(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	p := nodes.open(t)
 	h := redlockTake(t, p, "s")
@@ -200,6 +209,7 @@ func TestAHoldIsLostWhenAMajorityHasForgottenIt(t *testing.T) {
 
 // A lock under a clock that is set back ten minutes would stand for so much longer.
 func TestAClockSetBackDoesNotKeepADeadHold(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	one, two := nodes.open(t), nodes.open(t)
 	redlockTakeFor(t, one, "s", redlockLease)
@@ -212,6 +222,7 @@ func TestAClockSetBackDoesNotKeepADeadHold(t *testing.T) {
 
 // The nodes are frozen with a question in their sockets, which they carry out when nobody waits for the answer any more.
 func TestWhatCameLateIsGivenBack(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	short := func(s *provider.RedlockSettings) { s.NodeTimeout = 50 * time.Millisecond }
 	one, two := nodes.open(t, short), nodes.open(t)
@@ -228,6 +239,7 @@ func TestWhatCameLateIsGivenBack(t *testing.T) {
 }
 
 func TestARedlockReleaseWakesThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	patient := func(s *provider.RedlockSettings) { s.BackoffMin, s.BackoffMax = time.Hour, time.Hour }
 	one, two := nodes.open(t), nodes.open(t, patient)
@@ -292,6 +304,7 @@ func TestAProxyThatAlwaysHasSomebodyInLineLetsOthersIn(t *testing.T) {
 }
 
 func TestRedlockCostsTwoRoundTripsAndOneToRelease(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	p := nodes.open(t)
 	trips := func() int { return redlockNetwork(p).RoundTrips() / 3 }
@@ -317,6 +330,7 @@ func TestRedlockCostsTwoRoundTripsAndOneToRelease(t *testing.T) {
 
 // A user with the rights that README names, and with each of them missing.
 func TestRedlockNeedsFewRights(t *testing.T) {
+	t.Parallel()
 	nodes := startRedlockNodes(t, 3)
 	for _, c := range nodes.clients {
 		rights := []any{"acl", "setuser", "locks", "on", ">secret", "~" + redlockPrefix + "*", "&" + redlockPrefix + "wake:*"}
@@ -352,6 +366,7 @@ func TestRedlockNeedsFewRights(t *testing.T) {
 }
 
 func TestRedlockOverTLS(t *testing.T) {
+	t.Parallel()
 	ca := newAuthority(t, "ca")
 	server, proxy := ca.issue("server"), ca.issue("proxy")
 	var urls []string

@@ -18,6 +18,7 @@ import (
 
 // The explorer's story of restarts and clock steps, on real servers. It says less, since less of it happens, and is no fake.
 func TestRedlockGrantsGrowUnderFire(t *testing.T) {
+	t.Parallel()
 	const owners, lease, misfortunes = 8, 2 * time.Second, 12
 	nodes := startRedlockNodes(t, 3)
 	quick := func(s *provider.RedlockSettings) { s.NodeTimeout, s.RestartDelay = 300*time.Millisecond, lease }

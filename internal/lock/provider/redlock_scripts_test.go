@@ -15,6 +15,7 @@ import (
 // The explorer's nodes are fakes. Here they are asked the same as a Redis, in random order, and have to say the same. Time
 // passes in hours, so a slow machine changes nothing.
 func TestTheFakeNodeIsLikeRedis(t *testing.T) {
+	t.Parallel()
 	clock := harness.NewClock(t)
 	server := harness.StartRedis(t, harness.WithClock(clock), harness.WithArgs("--enable-debug-command", "yes"))
 	// A clock that goes forward and back finds again what Redis has not yet got around to delete.
