@@ -56,9 +56,7 @@ func (w *loginWorld) shares(clients []*party, reply any, command ...string) (id 
 	w.Helper()
 	harness.Eventually(w.T, 0, func() bool {
 		for _, c := range clients {
-			c.does("PONG", "ECHO", "PONG") // over its own, now and then
-		}
-		for _, c := range clients {
+			c.does("PONG", "ECHO", "PONG") // over its own, now and then; if so, the next is not
 			c.does(reply, command...)
 		}
 		ids := used(w.T, w.direct, "agent", strings.ToLower(command[0]))

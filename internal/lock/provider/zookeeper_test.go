@@ -101,7 +101,7 @@ func (z *zookeeperBench) end(tb testing.TB, session string) {
 	if len(nodes) == 0 {
 		tb.Fatalf("nobody holds %.40q", session)
 	}
-	if err := z.operator.Delete(nodes[0], -1); err != nil {
+	if err := z.operator.Delete(nodes[0], -1); err != nil && !errors.Is(err, zk.ErrNoNode) { // its session may be over already
 		tb.Fatalf("delete %s: %v", nodes[0], err)
 	}
 }
