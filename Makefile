@@ -6,6 +6,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 # The tools of lint, each at the one version that counts. CI and every desk use the same.
 GOLANGCI_LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint v2.15.0
 GOVULNCHECK   = golang.org/x/vuln/cmd/govulncheck v1.9.0
+HELM          = helm.sh/helm/v3/cmd/helm v3.22.0
 
 # URL of the vulnerability database for lint; see scripts/vulncheck.sh for the default.
 VULNDB ?=
@@ -43,7 +44,7 @@ test: deps vet all-tests stories conformance-short ## Run everything that tests:
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
-	$(GO) vet -tags integration,kube ./...
+	$(GO) vet -tags integration,kube,chart ./...
 
 # What unit and integration tests have in common is built and run once. Packages that take longest begin first.
 .PHONY: all-tests
@@ -72,6 +73,12 @@ test-kube: deps ## Test lock provider kubernetes on a real kube-apiserver, which
 	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
 		$(GO) test -race -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE) && \
 		$(GO) test -race -tags integration,kube -run 'Elsewhere|LockProvider' -count=1 -timeout $(INTEGRATION_TIMEOUT) ./integration
+
+# The first run builds Helm, some minutes. make test looks at the golden files, without Helm.
+.PHONY: chart
+chart: ## Lint and render the Helm chart, compare with the golden files, make typical mistakes; UPDATE=1 writes them anew
+	HELM=$$(scripts/tool.sh $(HELM)) && export HELM && \
+		$(GO) test -tags chart -count=1 -timeout $(TIMEOUT) ./integration/chart $(if $(UPDATE),-update)
 
 .PHONY: soak
 soak: deps ## Load the proxy for DURATION (10m) and see whether heap and goroutines stay flat

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,6 +47,7 @@ type Proxy struct {
 	endpoint *upstream.Endpoint
 	server   *proxy.Server
 	listener net.Listener
+	open     atomic.Bool // the listener is there
 	metrics  *metrics.Metrics
 	admin    *admin.Server     // nil if it is turned off
 	observer *observe.Observer // nil unless the proxy observes
@@ -132,6 +134,12 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if p.listener, err = net.Listen(network, address); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	if mode, ok := cfg.ListenMode(); ok {
+		if err := os.Chmod(address, mode); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+	}
+	p.open.Store(true)
 	return p, nil
 }
 

@@ -10,8 +10,11 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/admin"
 )
 
-// errDraining says why a proxy that stops takes no new clients.
-var errDraining = errors.New("draining")
+// Why a proxy takes no new clients.
+var (
+	errStarting = errors.New("starting")
+	errDraining = errors.New("draining")
+)
 
 // serveAdmin begins to serve health and metrics, where that is wanted.
 func (p *Proxy) serveAdmin(ctx context.Context) (err error) {
@@ -30,6 +33,9 @@ func (p *Proxy) serveAdmin(ctx context.Context) (err error) {
 
 // ready says why clients can't be served, or nil.
 func (p *Proxy) ready(ctx context.Context) error {
+	if !p.open.Load() { // agents start as soon as this is nil, and must not find the port closed
+		return errStarting
+	}
 	if p.server.Draining() {
 		return errDraining
 	}

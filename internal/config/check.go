@@ -38,6 +38,8 @@ func (c *Config) check() []finding {
 	}
 	if _, _, f := splitListen(c.Admin); c.Admin != "" && f != nil {
 		found = append(found, finding{"admin", *f})
+	} else if strings.Contains(c.Admin, "?") {
+		refuse("admin", "remove it", "has a mode, which only listen takes")
 	} else if c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
 		refuse("admin", `choose another port, or write "" to turn it off`, "is where clients connect")
 	}

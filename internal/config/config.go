@@ -12,8 +12,8 @@ import (
 
 // Config is a checked configuration. It does not change once loaded.
 type Config struct {
-	// Listen is where clients connect: host:port, or unix:///path. Default
-	// "127.0.0.1:6380".
+	// Listen is where clients connect: host:port, or unix:///path[?mode=0660].
+	// Default "127.0.0.1:6380".
 	Listen string `yaml:"listen"`
 	// Admin is where health and metrics are served: host:port, unix:///path, or
 	// "" for nowhere. Default "127.0.0.1:9380".

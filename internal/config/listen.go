@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
@@ -27,6 +28,26 @@ func (c *Config) AdminAddress() (network, address string) {
 	return network, address
 }
 
+// ListenMode is the mode that the socket at Listen is to have; ok is false if its creator's umask decides.
+func (c *Config) ListenMode() (mode fs.FileMode, ok bool) {
+	_, query, _ := strings.Cut(c.Listen, "?")
+	mode, ok, _ = socketMode(query)
+	return mode, ok
+}
+
+// socketMode reads what stands behind the ? of a socket's address.
+func socketMode(query string) (mode fs.FileMode, ok bool, _ *fault) {
+	if query == "" {
+		return 0, false, nil
+	}
+	octal, is := strings.CutPrefix(query, "mode=")
+	n, err := strconv.ParseUint(octal, 8, 9)
+	if !is || err != nil {
+		return 0, false, &fault{fmt.Sprintf("has %q behind the ?", query), "write the mode of the socket, as in ?mode=0660, or nothing"}
+	}
+	return fs.FileMode(n), true, nil
+}
+
 func splitListen(listen string) (network, address string, _ *fault) {
 	const examples = `write host:port, as in 127.0.0.1:6380, or unix:///run/fence-proxy.sock`
 	if strings.HasPrefix(listen, "unix:") {
@@ -34,8 +55,12 @@ func splitListen(listen string) (network, address string, _ *fault) {
 		if !ok || !strings.HasPrefix(path, "/") {
 			return "", "", &fault{fmt.Sprintf("%q is not the address of a socket", listen), "write three slashes and the full path, as in unix:///run/fence-proxy.sock"}
 		}
+		path, query, _ := strings.Cut(path, "?")
 		if len(path) > maxSocketPath {
 			return "", "", longPath(path)
+		}
+		if _, _, f := socketMode(query); f != nil {
+			return "", "", f
 		}
 		return "unix", path, nil
 	}

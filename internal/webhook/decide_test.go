@@ -255,15 +255,14 @@ func TestATemplateWithAMistakeIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for replaced, by := range map[string]string{
-		"redisURLEnv: REDIS_URL":                       "",
-		"url: redis://127.0.0.1:6380":                  "",
-		"native:":                                      "nativ:",
-		"image: ghcr":                                  "imag: ghcr",
-		"configVolume: fence-proxy-config":             "configVolume: other",
-		"    configMap: {name: fence-proxy}":           "    emptyDir: {}",
-		"args: [serve,":                                "args: {serve",
-		"containerPort: 9380, protocol: TCP":           "containerPort: many",
-		"image: ghcr.io/fence-proxy/fence-proxy:1.0.0": "",
+		"redisURLEnv: REDIS_URL":           "",
+		"url: redis://127.0.0.1:6380":      "",
+		"native:":                          "nativ:",
+		"  image: ghcr":                    "  imag: ghcr",
+		"configVolume: fence-proxy-config": "configVolume: other",
+		"    configMap:":                   "    emptyDir: {}\n    x:",
+		"containerPort: 9380":              "containerPort: many",
+		"  name: fence-proxy\n":            "  name: ''\n",
 	} {
 		text := strings.Replace(string(good), replaced, by, 1)
 		if text == string(good) {
