@@ -119,6 +119,9 @@ func sum(t *testing.T) string {
 
 // The tests that don't run Helm rely on this.
 func TestTheGoldenFilesAreOfThisChart(t *testing.T) {
+	if *update { // and so is this, by the test that runs Helm
+		return
+	}
 	got, err := os.ReadFile(sumFile)
 	if err != nil {
 		t.Fatal(err)
