@@ -40,7 +40,7 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet all-tests stories conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+test: deps vet all-tests stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
@@ -117,6 +117,12 @@ bench-providers: deps ## Compare the lock providers, in Markdown; ROUNDS=1 is qu
 proof: ## Explore all interleavings of a few clients; takes some minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'Interleaving|Explorer' ./internal/lock -long
 	$(GO) test -count=1 -v -timeout 0 -run 'Story|Explorer' ./internal/lock/provider -redlock.runs 4000
+
+.PHONY: alerts
+alerts: ## Check and test the Prometheus alert rules
+	@scripts/install-deps.sh promtool=prometheus
+	promtool check rules charts/fence-proxy/files/alerts.yaml
+	promtool test rules integration/monitoring/alerts.test.yaml
 
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities

@@ -61,6 +61,7 @@ for package in "${missing[@]}"; do
 	case $package in
 	redis-server | haproxy | nutcracker) retire_service "$package" ;;
 	etcd-server) retire_service etcd ;;
+	prometheus) retire_service prometheus ;;
 	esac
 done
 fetch_consul
