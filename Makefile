@@ -15,7 +15,7 @@ VULNDB ?=
 TIMEOUT             ?= 10m
 INTEGRATION_TIMEOUT ?= 30m
 # How many tests of a package run side by side. They wait for most of their time: for leases to end, and for servers to start.
-PARALLEL            ?= 4
+PARALLEL            ?= 3
 # How long fuzz and fuzz-short spend on each fuzz test, and how many random commands fuzz sends, from
 # which seed; empty makes up a new one.
 FUZZTIME            ?= 10s
@@ -46,10 +46,12 @@ test: deps vet all-tests stories alerts conformance-short ## Run everything that
 vet: ## Run go vet, integration tests included
 	$(GO) vet -tags integration,kube,chart ./...
 
-# What unit and integration tests have in common is built and run once. Packages that take longest begin first.
+# What unit and integration tests have in common is built and run once, vet has run, and packages that take longest begin first.
 .PHONY: all-tests
 all-tests: deps
-	$(GO) test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
+	$(GO) build -race -o dist/fence-proxy-race ./cmd/fence-proxy
+	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-race \
+		$(GO) test -race -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
 		./integration ./internal/lock/provider ./integration/... ./internal/lock ./...
 
 # With the race detector the explorers play a part of what they play here.

@@ -49,6 +49,9 @@ func TestTenThousandOneShotSessionsLeaveNothingBehind(t *testing.T) {
 		conn.Send(commands.String())
 		conns = append(conns, conn)
 	}
+	straight := server.Client()
+	own := func() int64 { return straight.DBSize(t.Context()).Val() }
+	most := int64(0)
 	for i, conn := range conns {
 		for range replies {
 			conn.ReadReply()
@@ -56,13 +59,11 @@ func TestTenThousandOneShotSessionsLeaveNothingBehind(t *testing.T) {
 		if i > 0 {
 			_ = conn.Close() // the first stays, as pooled connections do
 		}
+		most = max(most, own()) // a slow machine has some gone before the last have come
 	}
-	straight := server.Client()
-	own := func() int64 { return straight.DBSize(t.Context()).Val() }
-	most := own()
-	t.Logf("%d keys at the end of the load", most)
+	t.Logf("%d keys at most", most)
 	if most < batch {
-		t.Fatalf("%d keys at the end of the load: it leaves no records that could be cleaned up", most)
+		t.Fatalf("%d keys at most: the load leaves no records that could be cleaned up", most)
 	}
 	harness.Eventually(t, 0, func() bool { return own() == 0 }, "all keys are gone")
 }

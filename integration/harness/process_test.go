@@ -52,6 +52,42 @@ func TestChildrenDieWithTheTestBinary(t *testing.T) {
 	}
 }
 
+func TestTestsThatAreInterruptedLeaveNothingBehind(t *testing.T) {
+	if os.Getenv(victimEnv) != "" {
+		beVictim(t)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		dir := t.TempDir()
+		victim := exec.Command(self, "-test.run=^"+t.Name()+"$")
+		victim.Env = append(os.Environ(), victimEnv+"=1", "TMPDIR="+dir)
+		out, err := victim.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = victim.Process.Kill() })
+		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) == 0 {
+			t.Fatalf("the victim has nothing in the temporary directory (%v)", err)
+		}
+		if err := victim.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = victim.Wait()
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v leaves %v (%v)", signal, left, err)
+		}
+	}
+}
+
 // beVictim starts a running and a frozen child and waits for its death.
 func beVictim(t *testing.T) {
 	t.Helper()
