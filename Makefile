@@ -14,6 +14,9 @@ VULNDB ?=
 # Limits on each package's tests.
 TIMEOUT             ?= 10m
 INTEGRATION_TIMEOUT ?= 30m
+# The race detector does not look at go-zookeeper's own code, which reads without a lock what was answered last when it connects
+# anew (https://github.com/go-zookeeper/zk/pull/35). A watch may so miss that its node has changed, not that it is gone.
+RACE                 = -race -gcflags=github.com/go-zookeeper/zk=-race=false
 # How many tests of a package run side by side. They wait for most of their time: for leases to end, and for servers to start.
 PARALLEL            ?= 3
 # How long fuzz and fuzz-short spend on each fuzz test, and how many random commands fuzz sends, from
@@ -49,9 +52,9 @@ vet: ## Run go vet, integration tests included
 # What unit and integration tests have in common is built and run once, vet has run, and packages that take longest begin first.
 .PHONY: all-tests
 all-tests: deps
-	$(GO) build -race -o dist/fence-proxy-race ./cmd/fence-proxy
+	$(GO) build $(RACE) -o dist/fence-proxy-race ./cmd/fence-proxy
 	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-race \
-		$(GO) test -race -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
+		$(GO) test $(RACE) -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
 		./integration ./internal/lock/provider ./integration/... ./internal/lock ./...
 
 # With the race detector the explorers play a part of what they play here.
@@ -61,11 +64,11 @@ stories:
 
 .PHONY: race
 race: deps ## Run the unit tests with the race detector
-	$(GO) test -race -count=1 -timeout $(TIMEOUT) ./...
+	$(GO) test $(RACE) -count=1 -timeout $(TIMEOUT) ./...
 
 .PHONY: integration
 integration: deps ## Run the integration tests with the race detector
-	$(if $(INTEGRATION),$(GO) test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
+	$(if $(INTEGRATION),$(GO) test $(RACE) -tags integration -count=1 -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) $(INTEGRATION))
 
 # Packages with tests behind the kube tag alone. One server is started for each test.
 KUBE = $(shell grep -rl --include='*_test.go' '^//go:build kube$$' . | xargs -r -n1 dirname | sort -u)
@@ -73,8 +76,8 @@ KUBE = $(shell grep -rl --include='*_test.go' '^//go:build kube$$' . | xargs -r 
 .PHONY: test-kube
 test-kube: deps ## Test lock provider kubernetes on a real kube-apiserver, which is built first: 10 to 30 minutes, once
 	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
-		$(GO) test -race -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE) && \
-		$(GO) test -race -tags integration,kube -run 'Elsewhere|LockProvider' -count=1 -timeout $(INTEGRATION_TIMEOUT) ./integration
+		$(GO) test $(RACE) -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE) && \
+		$(GO) test $(RACE) -tags integration,kube -run 'Elsewhere|LockProvider' -count=1 -timeout $(INTEGRATION_TIMEOUT) ./integration
 
 # The first run builds Helm, some minutes. make test looks at the golden files, without Helm.
 .PHONY: chart
