@@ -165,6 +165,18 @@ var samples = []sample{
 		B.c1 -> JSON.SET checkpoint_blob:thread-42::messages:5 $ B => FENCED
 		R -> JSON.GET checkpoint_blob:thread-42::messages:5 => A
 	`},
+	{"LangGraph in JavaScript, a list of checkpoints that is out of date", preset("langgraph-js"), `
+		R -> JSON.SET checkpoint:thread-42::1f1e-0003 $ {}
+		B.c1 -> KEYS checkpoint:thread-42::* => [checkpoint:thread-42::1f1e-0003]
+		A.c1 -> KEYS checkpoint:thread-42::* => [checkpoint:thread-42::1f1e-0003]
+		A.c1 -> JSON.SET checkpoint:thread-42::1f1e-0004 $ {} => OK
+		A.c1 -> JSON.SET checkpoint:thread-43::1f1e-0001 $ {} => OK
+		B.c1 -> JSON.SET checkpoint:thread-42::1f1e-00B4 $ {} => FENCED
+		B.c1 -> SCAN 0 COUNT 1000 MATCH checkpoint:thread-43::* => ?
+		A.c1 -> JSON.SET checkpoint:thread-43::1f1e-0002 $ {} => OK
+		B.c1 -> JSON.SET checkpoint:thread-43::1f1e-00B2 $ {} => FENCED
+		R -> EXISTS checkpoint:thread-42::1f1e-00B4 checkpoint:thread-43::1f1e-00B2 => 0
+	`},
 	{"agent-memory-server, a summary and a PUT", preset("agent-memory-server"), `
 		R -> SET working_memory:migration:complete true
 		A.c1 -> GET working_memory:migration:complete => true

@@ -103,6 +103,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			guarded = c.place(&p, other, name, writes) || guarded
 		}
 	}
+	if name := c.lists(cmd, args); name != nil {
+		c.place(&p, c.state.db, name, false)
+	}
 	if c.doing > 0 && len(p.parts) == 0 && first >= 0 { // then the first key's session is the one that is meant
 		guarded = keys[first].Access == command.Write && !look
 		key := args[keys[first].Index]

@@ -90,6 +90,16 @@ func (p *pattern) canMatch(prefix string) bool {
 	return strings.HasPrefix(prefix, head) || strings.HasPrefix(head, prefix)
 }
 
+// holds reports whether a prefix has all of the captures, whatever a key goes on with.
+func (p *pattern) holds(prefix []byte) bool {
+	last := p.parts[len(p.parts)-1]
+	if last.name != "" || len(last.until) > 0 {
+		return false
+	}
+	_, fits := p.appendCaptures(nil, prefix)
+	return fits
+}
+
 // appendCaptures appends the session text of a key that fits, and reports
 // whether it did; if not, what was appended is to be thrown away.
 func (p *pattern) appendCaptures(dst, key []byte) ([]byte, bool) {

@@ -84,6 +84,16 @@ func (s *Set) Reached(prefix []byte) []*Rule {
 	return reached
 }
 
+// Within returns the rule of the keys that begin with prefix if all of them are of one session, which is then that of
+// prefix itself as [Rule.AppendSession] tells it; else nil.
+func (s *Set) Within(prefix []byte) *Rule {
+	r := s.Match(prefix)
+	if r == nil || r.pattern == nil || !r.pattern.holds(prefix) || len(s.Reached(prefix)) > 1 {
+		return nil
+	}
+	return r
+}
+
 // Rules returns the rules in the order they were given. The slice is the
 // caller's.
 func (s *Set) Rules() []*Rule {

@@ -135,3 +135,53 @@ func BenchmarkMatchAmongManyRules(b *testing.B) {
 		})
 	}
 }
+
+func TestKeysOfAPrefixMayAllBeOfOneSession(t *testing.T) {
+	t.Parallel()
+	rule := func(name, prefix, session string) *Rule {
+		r := compiled(t, prefix, session)
+		r.Name = name
+		return r
+	}
+	set, err := NewSet([]*Rule{
+		rule("checkpoints", "checkpoint", "checkpoint*:<thread>:*"),
+		rule("writes", "checkpoint_write:", ""),
+		rule("one", "checkpoint:t-9:own:", "checkpoint:t-9:own:<x>"),
+		rule("two", "two:", "two:<a>:<b>:*"),
+		rule("closed", "closed:", "closed:<a>:*:end"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for prefix, want := range map[string]string{
+		"checkpoint:t-1:":      "t-1",
+		"checkpoint:t-1::ns:":  "t-1",
+		"checkpoint_blob:t-1:": "t-1",
+		"checkpoint:t-1":       "", // and t-10
+		"checkpoint:":          "",
+		"checkpoint":           "",
+		"checkpoint:t-9:":      "", // some are of another rule
+		"checkpoint:t-9:ow":    "",
+		"checkpoint:t-9:own:1": "", // and 10
+		"checkpoint_write:t-1": "", // each key is a session
+		"two:a:":               "",
+		"two:a:b:":             "a:b",
+		"closed:a:":            "", // those that do not end so are sessions of their own
+		"none:":                "",
+		"":                     "",
+	} {
+		got := ""
+		if r := set.Within([]byte(prefix)); r != nil {
+			got = string(r.AppendSession(nil, []byte(prefix)))
+			for _, more := range []string{"", "x", ":", "a:b:c", "own"} {
+				key := []byte(prefix + more)
+				if text := string(r.AppendSession(nil, key)); set.Match(key) != r || text != got {
+					t.Errorf("%q: %q is of rule %q, session %q", prefix, key, set.Match(key).Name, text)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", prefix, got, want)
+		}
+	}
+}
