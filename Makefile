@@ -36,7 +36,12 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build dist/fence-proxy, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o dist/fence-proxy ./cmd/fence-proxy
+	@scripts/binary.sh dist/fence-proxy '$(VERSION)'
+
+.PHONY: image
+image: deps ## Build the image's files twice into dist/image, compare, and run them from an empty root
+	scripts/image.sh '$(VERSION)'
+	IMAGE_VERSION='$(VERSION)' $(GO) test -tags image -count=1 -timeout $(TIMEOUT) ./integration/image
 
 .PHONY: deps
 deps: ## Install what the tests need (apt)
@@ -47,7 +52,7 @@ test: deps vet all-tests stories alerts conformance-short ## Run everything that
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
-	$(GO) vet -tags integration,kube,chart ./...
+	$(GO) vet -tags integration,kube,chart,image ./...
 
 # What unit and integration tests have in common is built and run once, vet has run, and packages that take longest begin first.
 .PHONY: all-tests
