@@ -10,7 +10,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 # The bill of materials is of the target's binary, and the tool that writes it runs here.
 COPY scripts ./scripts
-RUN scripts/tool.sh github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod v1.9.0
+RUN scripts/tool.sh github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod v1.10.0
 COPY cmd ./cmd
 COPY internal ./internal
 ARG TARGETOS TARGETARCH VERSION=dev

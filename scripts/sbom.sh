@@ -5,5 +5,5 @@
 set -euo pipefail
 
 binary=$(realpath "$1") file=$(realpath -m "$2")
-tool=$("$(dirname "$0")/tool.sh" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod v1.9.0)
+tool=$("$(dirname "$0")/tool.sh" github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod v1.10.0)
 "$tool" bin -json -noserial -output "$file" "$binary"
