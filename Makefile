@@ -79,7 +79,7 @@ integration: deps ## Run the integration tests with the race detector
 KUBE = $(shell grep -rl --include='*_test.go' '^//go:build kube$$' . | xargs -r -n1 dirname | sort -u)
 
 .PHONY: test-kube
-test-kube: deps ## Test lock provider kubernetes on a real kube-apiserver, which is built first: 10 to 30 minutes, once
+test-kube: deps ## Test lock provider kubernetes, chart and webhook on a real kube-apiserver, which is built first: 10 to 30 minutes, once
 	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
 		$(GO) test $(RACE) -tags kube -run Kube -count=1 -p 1 -timeout $(INTEGRATION_TIMEOUT) $(KUBE) && \
 		$(GO) test $(RACE) -tags integration,kube -run 'Elsewhere|LockProvider' -count=1 -timeout $(INTEGRATION_TIMEOUT) ./integration

@@ -95,15 +95,32 @@ func objects(t *testing.T, path string) []*object {
 	return all
 }
 
+// alertGroups are the groups of the chart's own alert rules.
+func alertGroups(t *testing.T) any {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(chartDir, "files", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules map[string]any
+	if err := yaml.UnmarshalStrict(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	return rules["groups"]
+}
+
 const sumFile = "testdata/golden.sum"
 
 // sum changes with everything that the golden files are made from.
 func sum(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()
-	for _, dir := range []string{chartDir, "testdata/cases", "testdata/parent"} {
+	for _, dir := range []string{chartDir, "testdata/cases", "testdata/parent", "testdata/files"} {
 		err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || path == "values.schema.json" { // which is the chart, but renders nothing
+			if err == nil && path == "files" {
+				return fs.SkipDir // testdata/files stands for it
+			}
+			if err != nil || d.IsDir() || path == "values.schema.json" { // it renders nothing
 				return err
 			}
 			text, err := os.ReadFile(filepath.Join(dir, path))

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,13 +55,30 @@ func compare(t *testing.T, golden, text string) {
 	}
 }
 
+// sample is the chart with other alert rules and dashboards.
+func sample(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "fence-proxy")
+	if err := os.CopyFS(dir, os.DirFS(chartDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "files")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "files"), os.DirFS("testdata/files")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestTheChartRendersAsBefore(t *testing.T) {
+	dir := sample(t)
 	for _, c := range cases(t) {
 		t.Run(c.name, func(t *testing.T) {
-			if out, err := helm(t, "lint", "--strict", chartDir, "--values", c.values, "--kube-version", c.kubeVersion); err != nil {
+			if out, err := helm(t, "lint", "--strict", dir, "--values", c.values, "--kube-version", c.kubeVersion); err != nil {
 				t.Errorf("lint: %v\n%s", err, out)
 			}
-			text, err := helm(t, "template", release, chartDir, "--namespace", namespace, "--values", c.values, "--kube-version", c.kubeVersion)
+			text, err := helm(t, "template", release, dir, "--namespace", namespace, "--values", c.values, "--kube-version", c.kubeVersion)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -71,6 +89,42 @@ func TestTheChartRendersAsBefore(t *testing.T) {
 		if err := os.WriteFile(sumFile, []byte(sum(t)), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestItsOwnAlertsAndDashboardsAreRendered as they are in its files.
+func TestItsOwnAlertsAndDashboardsAreRendered(t *testing.T) {
+	text, err := helm(t, "template", release, chartDir, "--kube-version", "1.36.0",
+		"--set", "monitoring.prometheusRule.enabled=true,monitoring.dashboard.enabled=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "rendered.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rules, dashboards := 0, 0
+	for _, o := range objects(t, path) {
+		if o.GetKind() == "PrometheusRule" {
+			rules++
+			if got := o.Object["spec"].(map[string]any)["groups"]; !reflect.DeepEqual(got, alertGroups(t)) {
+				t.Errorf("the groups are %v", got)
+			}
+		}
+		data, _ := o.Object["data"].(map[string]any)
+		for name, got := range data {
+			file, err := os.ReadFile(filepath.Join(chartDir, "files", name))
+			if err != nil {
+				continue
+			}
+			dashboards++
+			if strings.TrimSpace(got.(string)) != strings.TrimSpace(string(file)) {
+				t.Errorf("%s is another in its ConfigMap", name)
+			}
+		}
+	}
+	if rules != 1 || dashboards == 0 {
+		t.Errorf("%d PrometheusRules, %d dashboards", rules, dashboards)
 	}
 }
 

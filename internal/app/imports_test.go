@@ -49,6 +49,7 @@ func TestImportsPointOneWay(t *testing.T) {
 		"internal/health":        {"internal"},
 		"internal/admin":         {"internal"},
 		"internal/size":          {"internal"},
+		"internal/webhook":       {"internal"},
 		"internal/event":         {"internal"},
 	} {
 		found := needs(t, pkg, map[string]string{})
