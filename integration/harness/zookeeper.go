@@ -47,7 +47,7 @@ func StartZooKeeperEnsemble(tb testing.TB, n int, properties ...string) ZooKeepe
 	tb.Helper()
 	var ensemble ZooKeeperEnsemble
 	var members strings.Builder
-	members.WriteString("initLimit=50\nsyncLimit=20\n")
+	members.WriteString("initLimit=300\nsyncLimit=100\n")
 	for id := range n {
 		ensemble = append(ensemble, newZooKeeper(tb, properties))
 		fmt.Fprintf(&members, "server.%d=127.0.0.1:%d:%d\n", id+1, FreePort(tb), FreePort(tb))
@@ -195,7 +195,7 @@ func (z *ZooKeeper) launch() {
 
 func (z *ZooKeeper) awaitService() {
 	z.tb.Helper()
-	if !poll(patience, func() bool { return z.exited() || z.Mode() != "" }) || z.exited() {
+	if !poll(4*patience, func() bool { return z.exited() || z.Mode() != "" }) || z.exited() {
 		z.tb.Fatalf("zookeeper %s does not serve and %s:\n%s", z.Addr, z.fate(), z.log)
 	}
 }

@@ -29,9 +29,9 @@ func TestADeadlineMeansThatOthersHadTheSession(t *testing.T) {
 			takeTurn(t, l, "free").release()
 
 			held := takeTurn(t, other, "s")
-			if err := deadline(t, l, "s", 2*time.Second); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("behind another: %v", err)
-			}
+			harness.Eventually(t, 0, func() bool { // on a busy machine it may not have been asked in time
+				return errors.Is(deadline(t, l, "s", 2*time.Second), context.DeadlineExceeded)
+			}, "a deadline passes behind another")
 			held.release()
 			if err := deadline(t, never, "s", 300*time.Millisecond); errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("where there is no server: %v", err)

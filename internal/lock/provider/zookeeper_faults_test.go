@@ -148,7 +148,7 @@ func TestAnEnsembleThatLosesItsLeaderKeepsHoldsAndTheLine(t *testing.T) {
 	t.Parallel()
 	ensemble := harness.StartZooKeeperEnsemble(t, 3)
 	settings := zookeeperSettings(t)
-	settings.Servers = ensemble.Addrs()
+	settings.Servers, settings.SessionTimeout = ensemble.Addrs(), time.Minute
 	one, two := openKind(t, provider.ZooKeeper, settings), openKind(t, provider.ZooKeeper, settings)
 	t.Cleanup(func() { closeInTime(t, one); closeInTime(t, two) })
 
