@@ -34,7 +34,7 @@ func TestInModeAutoThoseWhoOnlyReadHardlyEverWait(t *testing.T) {
 	}
 	waited := func() (n float64) {
 		for _, p := range proxies {
-			n += p.Metric(`fence_proxy_waits_total{rule="ctx"}`)
+			n += p.Metric(`fence_proxy_wait_duration_seconds_count{rule="ctx"}`)
 		}
 		return n
 	}

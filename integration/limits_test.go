@@ -146,9 +146,9 @@ func TestNoMoreClientsOfAllProxiesWaitForASessionThanMay(t *testing.T) {
 			t.Errorf("%s: %s", command[0], got)
 		}
 	}
-	counts(t, a, `fence_proxy_waiters_refused_total{rule="ctx"}`, 3)
+	counts(t, a, `fence_proxy_acquisitions_total{outcome="full",rule="ctx"}`, 3)
 	counts(t, a, `fence_proxy_refusals_total{error="LOCKED",rule="ctx"}`, 3)
-	counts(t, b, `fence_proxy_waiters_refused_total{rule="ctx"}`, 0)
+	counts(t, b, `fence_proxy_acquisitions_total{outcome="full",rule="ctx"}`, 0)
 
 	holder.does("OK", "SET", line.key, "holder")
 	first.hears("holder")
@@ -172,7 +172,7 @@ func TestNoMoreClientsOfOneOwnerWaitForItsTurnThanMay(t *testing.T) {
 		clients[i] = harness.Dial(t, proxy.Addr)
 		clients[i].Send(harness.Encode("GET", "ctx:s"))
 	}
-	counts(t, proxy, `fence_proxy_waiters_refused_total{rule="ctx"}`, 2)
+	counts(t, proxy, `fence_proxy_acquisitions_total{outcome="full",rule="ctx"}`, 2)
 	holder.does("OK", "SET", "ctx:s", "v")
 	refused := 0
 	for _, client := range clients {

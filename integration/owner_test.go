@@ -37,7 +37,7 @@ func TestTheWriteOfAPooledClientComesOverAnotherConnectionThanItsRead(t *testing
 	c[2].does("1", "GET", "ctx:k")
 	c[1].does(int64(1), "EXPIRE", "ctx:k", "86400")
 	proxy.WaitLog(t, "client pools its connections")
-	if n := proxy.Metric(`fence_proxy_clients_pool_total{rule="ctx"}`); n != 1 {
+	if n := proxy.Metric(`fence_proxy_clients_pooling_total{rule="ctx"}`); n != 1 {
 		t.Errorf("%v clients pool", n)
 	}
 	c[0].does("OK", "SET", "ctx:k", "2") // what c3 has read

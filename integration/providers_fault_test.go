@@ -170,7 +170,7 @@ func TestWhileTheLockProviderIsDownCommandsMayPass(t *testing.T) {
 		b.does("B's, unguarded", "GET", key)
 		b.does("OK", "SET", key, "B's, unguarded again")
 		b.does("B's, unguarded again", "GET", key) // which is known when the provider is back
-		if n := proxy.Metric(`fence_proxy_unguarded_total{rule="ctx"}`); n != 2 {
+		if n := proxy.Metric(`fence_proxy_unguarded_writes_total{rule="ctx"}`); n != 2 {
 			t.Errorf("%v writes counted as unguarded", n)
 		}
 

@@ -147,7 +147,7 @@ func (m *mix) step(ctx context.Context, client *redis.Client, session int, write
 // waited is how many commands have waited for another owner so far.
 func (m *mix) waited() (n float64) {
 	for _, p := range m.proxies {
-		n += p.Metric(fmt.Sprintf("fence_proxy_waits_total{rule=%q}", m.mode))
+		n += p.Metric(fmt.Sprintf("fence_proxy_wait_duration_seconds_count{rule=%q}", m.mode))
 	}
 	return n
 }

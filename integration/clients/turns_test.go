@@ -171,7 +171,7 @@ func TestTurnsOnSessionsOfTheirOwnAreNeitherRefusedNorWait(t *testing.T) {
 			if !reflect.DeepEqual(refusals, []any{}) {
 				t.Errorf("refused: %.1000v", refusals)
 			}
-			if n := proxy.Metric(`fence_proxy_waits_total{rule="turns"}`); n > 0 {
+			if n := proxy.Metric(`fence_proxy_wait_duration_seconds_count{rule="turns"}`); n > 0 {
 				t.Errorf("%v commands waited for another owner", n)
 			}
 			if len(acknowledged) != 16 {

@@ -3,6 +3,7 @@ package harness
 import (
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,22 +24,43 @@ func (p *Proxy) Page(path string) (status int, body string) {
 	return r.StatusCode, string(text)
 }
 
-// Metric returns the value of a series, named as Prometheus shows it: with its labels in their order.
+// Metric returns the value of a series, named as Prometheus shows it; or the sum of those that have the labels which are named.
 func (p *Proxy) Metric(series string) float64 {
 	p.tb.Helper()
 	status, page := p.Page("/metrics")
 	if status != http.StatusOK {
 		p.tb.Fatalf("%s: /metrics answers %d: %s", p.name, status, page)
 	}
+	sum, found := 0.0, false
 	for line := range strings.Lines(page) {
-		if text, ok := strings.CutPrefix(line, series+" "); ok {
-			value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-			if err != nil {
-				p.tb.Fatalf("%s: %s is %q", p.name, series, text)
-			}
-			return value
+		at := strings.LastIndexByte(line, ' ')
+		if at < 0 || strings.HasPrefix(line, "#") || !within(series, line[:at]) {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
+		if err != nil {
+			p.tb.Fatalf("%s: %s is %q", p.name, series, line)
+		}
+		sum, found = sum+value, true
+	}
+	if !found {
+		p.tb.Fatalf("%s has no metric %s", p.name, series)
+	}
+	return sum
+}
+
+// within reports whether a series is one of those meant: of the same name, and with at least the same labels.
+func within(meant, series string) bool {
+	name, labels, _ := strings.Cut(meant, "{")
+	itsName, itsLabels, _ := strings.Cut(series, "{")
+	if name != itsName {
+		return false
+	}
+	its := strings.Split(strings.TrimSuffix(itsLabels, "}"), ",")
+	for label := range strings.SplitSeq(strings.TrimSuffix(labels, "}"), ",") {
+		if label != "" && !slices.Contains(its, label) {
+			return false
 		}
 	}
-	p.tb.Fatalf("%s has no metric %s", p.name, series)
-	return 0
+	return true
 }

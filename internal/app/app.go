@@ -20,6 +20,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/admin"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
+	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
@@ -97,15 +98,12 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	p.id = strings.ToLower(rand.Text())
-	p.locks = lock.NewManager(p.id, p.store, log)
-	p.locks.Observe(p.metrics)
+	p.locks = lock.NewManager(p.id, p.grants(), log)
+	p.locks.Observe(event.Fan(p.metrics))
 	if p.observer == nil {
 		if err := p.lockElsewhere(); err != nil {
 			return nil, err
 		}
-	}
-	if err := p.metrics.Learns(p.learned); err != nil {
-		return nil, err
 	}
 	if cfg.Guards() {
 		if err := p.hear(ctx); err != nil {
@@ -118,6 +116,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
+	if err := p.metrics.Reads(p.readings); err != nil {
+		return nil, err
 	}
 	if !cfg.Guards() {
 		p.store.Rest() // a proxy that only passes on keeps no connections of its own

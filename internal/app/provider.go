@@ -28,6 +28,15 @@ func OpenLocker(cfg *config.Config, id string, log *slog.Logger) (*lock.Outside,
 	return &lock.Outside{Name: kind.Name, Locker: locker, Pass: cfg.Lock.Pass()}, nil
 }
 
+// grants is the store as a provider of locks, whose calls are counted unless it is another that grants.
+func (p *Proxy) grants() lock.Provider {
+	if p.observer != nil || p.cfg.Lock.Outside() {
+		return p.store
+	}
+	p.metrics.Provider("acquire", "renew", "release")
+	return &timedStore{p.store, p.metrics}
+}
+
 // lockElsewhere has the configuration's lock provider grant, if it is not the store itself.
 func (p *Proxy) lockElsewhere() error {
 	outside, err := OpenLocker(p.cfg, p.id, p.log)
@@ -35,7 +44,7 @@ func (p *Proxy) lockElsewhere() error {
 		return err
 	}
 	outside.Observer = p.metrics
-	p.metrics.Provider()
+	p.metrics.Provider("acquire", "renew", "release", "check")
 	p.locker = outside.Locker
 	p.locks.Use(*outside)
 	return nil

@@ -49,7 +49,7 @@ func (p *Proxy) ready(ctx context.Context) error {
 func (p *Proxy) countRules() {
 	for _, r := range p.cfg.Rules {
 		if r.Guards() {
-			p.metrics.Rule(r.Name)
+			p.metrics.Rule(r.Name, string(r.Mode))
 		}
 	}
 }

@@ -96,7 +96,7 @@ func TestEachEndOfAHoldIsToldOnceWithItsReason(t *testing.T) {
 			s.Leave()
 		}, "grant, read, release yielded"},
 		"the upstream connection broke": {long, func(_ *world, a *client) { a.owner.BreakOff(ReasonUpstream) }, "grant, read, break upstream"},
-		"the agent is ill": {long, func(w *world, _ *client) { w.m.Suspend(errDown) }, "grant, read, break unfit"},
+		"the agent is ill":              {long, func(w *world, _ *client) { w.m.Suspend(errDown) }, "grant, read, break unfit"},
 		"the command itself failed": {long, func(w *world, a *client) {
 			w.did(a.commit("s", Write{Keys: []uint64{k1}}, func() bool { return false }))
 		}, "grant, read, release vain"},

@@ -6,8 +6,6 @@ import (
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/fence-proxy/fence-proxy/internal/event"
 )
 
 // Why a client was dropped.
@@ -17,16 +15,13 @@ const (
 	DroppedNesting       = "nesting"        // it was owed a reply that is nested too deep
 )
 
-const reasonMissing = "missing"
-
-// What became of a reload.
-const (
-	configSuccess = "success"
-	configFailure = "failure"
-)
-
 // Connected counts a client that has come (1) or gone (-1).
-func (m *Metrics) Connected(n int64) { m.connections.Add(context.Background(), n) }
+func (m *Metrics) Connected(n int64) {
+	m.connections.Add(context.Background(), n)
+	if n > 0 {
+		m.connectionsAccepted.Add(context.Background(), n)
+	}
+}
 
 // ConnectionRefused counts a client beyond limits.connections.
 func (m *Metrics) ConnectionRefused() { m.connectionsRefused.Add(context.Background(), 1) }
@@ -46,47 +41,21 @@ func (m *Metrics) ClientDropped(reason string) {
 }
 
 // ClientPools counts a client that turned out to pool its connections.
-func (m *Metrics) ClientPools(rule string) {
-	m.clientsPool.Add(context.Background(), 1, with("rule", rule))
+func (m *Metrics) ClientPools(rule, mode string) {
+	m.clientsPooling.Add(context.Background(), 1, metric.WithAttributes(attribute.String("rule", rule), attribute.String("mode", mode)))
 }
 
-// Event implements event.Sink.
-func (m *Metrics) Event(e *event.Event) {
-	ctx := context.Background()
-	switch e.Kind {
-	case event.Wait:
-		m.waits.Add(ctx, 1, with("rule", e.Rule))
-	case event.Grant:
-		if e.Reason == event.RecordLost {
-			m.recordsLost.Add(ctx, 1, with("rule", e.Rule))
-		}
-	case event.Refuse:
-		m.refusals.Add(ctx, 1, metric.WithAttributes(attribute.String("rule", e.Rule), attribute.String("error", e.Error)))
-		if e.Reason == event.Full {
-			m.waitersRefused.Add(ctx, 1, with("rule", e.Rule))
-		}
-	case event.WouldRefuse:
-		m.wouldRefuse.Add(ctx, 1, with("rule", e.Rule))
-	case event.Commit:
-		if e.Reason == event.Unguarded {
-			m.unguarded.Add(ctx, 1, with("rule", e.Rule))
-		}
-	case event.Break:
-		m.holdsBroken.Add(ctx, 1, metric.WithAttributes(attribute.String("rule", e.Rule), attribute.String("reason", e.Reason)))
-		if e.Reason == reasonMissing {
-			m.recordsLost.Add(ctx, 1, with("rule", e.Rule))
-		}
-	}
-}
+// LatencyAdded takes in how long the proxy has kept a batch of commands and its replies.
+func (m *Metrics) LatencyAdded(d time.Duration) { m.latency.took(d) }
 
 // ConfigLoaded notes the configuration that the proxy begins with.
 func (m *Metrics) ConfigLoaded() { m.configStands(true) }
 
 // ConfigReloaded counts a configuration that was taken over, or could not be.
 func (m *Metrics) ConfigReloaded(ok bool) {
-	outcome := configFailure
+	outcome := failure
 	if ok {
-		outcome = configSuccess
+		outcome = success
 	}
 	m.configReloads.Add(context.Background(), 1, with("outcome", outcome))
 	m.configStands(ok)

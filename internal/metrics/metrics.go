@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,45 +20,51 @@ import (
 
 // Metrics are the instruments of one proxy. They are safe for concurrent use.
 type Metrics struct {
-	connections        metric.Int64UpDownCounter
-	connectionsRefused metric.Int64Counter
-	requestsRefused    metric.Int64Counter
-	pipelineStops      metric.Int64Counter
-	clientsDropped     metric.Int64Counter
-	waitersRefused     metric.Int64Counter
-	refusals           metric.Int64Counter
-	wouldRefuse        metric.Int64Counter
-	holdsBroken        metric.Int64Counter
-	recordsLost        metric.Int64Counter
-	configReloads      metric.Int64Counter
-	configSuccessful   metric.Int64Gauge
-	configSuccessTime  metric.Float64Gauge
-	waits              metric.Int64Counter
-	clientsPool        metric.Int64Counter
-	unguarded          metric.Int64Counter
-	providerErrors     metric.Int64Counter
-	providerTime       metric.Float64Histogram
-	providerUp         metric.Int64Gauge
-	agentHealthy       metric.Int64Gauge
+	connections         metric.Int64UpDownCounter
+	connectionsAccepted metric.Int64Counter
+	connectionsRefused  metric.Int64Counter
+	requestsRefused     metric.Int64Counter
+	pipelineStops       metric.Int64Counter
+	clientsDropped      metric.Int64Counter
+	clientsPooling      metric.Int64Counter
+	latency             series
+	configReloads       metric.Int64Counter
+	configSuccessful    metric.Int64Gauge
+	configSuccessTime   metric.Float64Gauge
+	providerErrors      metric.Int64Counter
+	providerTime        *histogram
+	providerUp          metric.Int64Gauge
+	agentHealthy        metric.Int64Gauge
 
-	registry *prometheus.Registry
+	guard guard
+	rules sync.Map // of *ruled by ruleMode
+
+	registry *prometheus.Registry // nil: nothing is counted
 	provider *sdk.MeterProvider
 }
 
-// New returns the metrics of a proxy of this version; the caller closes them.
-func New(version string) (*Metrics, error) {
+// New returns the metrics of a proxy of this version; the caller closes them. Further readers, of OTLP say, read the same
+// instruments.
+func New(version string, readers ...sdk.Reader) (*Metrics, error) {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
+	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
+		exporter.WithAggregationSelector(notHistograms))
 	if err != nil {
 		return nil, fmt.Errorf("make the metrics: %w", err)
 	}
-	m.provider = sdk.NewMeterProvider(sdk.WithReader(reader))
-	if err := m.instruments(m.provider.Meter("fence-proxy"), version); err != nil {
+	options := []sdk.Option{sdk.WithReader(reader), sdk.WithCardinalityLimit(0)} // the rules bound it
+	for _, r := range readers {
+		options = append(options, sdk.WithReader(r))
+	}
+	m.provider = sdk.NewMeterProvider(options...)
+	if err := m.instruments(m.provider.Meter(scope), version); err != nil {
 		return nil, fmt.Errorf("make the metrics: %w", err)
 	}
 	return m, nil
 }
+
+const scope = "fence-proxy"
 
 // None returns metrics that count nothing.
 func None() *Metrics {
@@ -65,55 +73,59 @@ func None() *Metrics {
 	return m
 }
 
+// instrument is a counter to be made.
+type instrument struct {
+	field            *metric.Int64Counter
+	name, unit, help string
+}
+
+// counters makes counters, until one can't be made.
+func counters(meter metric.Meter, err *error, all ...instrument) {
+	for _, i := range all {
+		if *err == nil {
+			*i.field, *err = meter.Int64Counter("fence_proxy."+i.name, metric.WithUnit(i.unit), metric.WithDescription(i.help))
+		}
+	}
+}
+
 // instruments makes the instruments. Those without labels, or with a few known ones, begin at 0,
 // so that a rate or an alert sees their first step.
 func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
-	counter := func(field *metric.Int64Counter, name, help string, label string, values ...string) {
-		if err != nil {
-			return
-		}
-		if *field, err = meter.Int64Counter("fence_proxy."+name, metric.WithDescription(help)); err != nil {
-			return
-		}
-		for _, v := range values {
-			(*field).Add(context.Background(), 0, with(label, v))
-		}
-		if label == "" {
-			(*field).Add(context.Background(), 0)
-		}
-	}
-	counter(&m.connectionsRefused, "connections_refused", "Clients turned away at limits.connections.", "")
-	counter(&m.requestsRefused, "requests_refused", "Requests that ended their connection, by the limit they broke; protocol: they were no RESP.",
-		"limit", "request", "bulk", "arguments", "inline", "nesting", "protocol")
-	counter(&m.pipelineStops, "pipeline_stops", "How often no more was read from a client, at limits.pipeline.", "")
-	counter(&m.clientsDropped, "clients_dropped", "Clients closed for the replies they were owed, by reason.",
-		"reason", DroppedOutputBuffer, DroppedOutputTimeout, DroppedNesting)
-	counter(&m.waitersRefused, "waiters_refused", "Commands refused at limits.waiters.", "rule")
-	counter(&m.refusals, "refusals", "Guarded commands refused, by the first word of the error.", "rule")
-	counter(&m.wouldRefuse, "would_refuse", "Writes under a rule that observes which would have been refused: each loses an update.", "rule")
-	counter(&m.holdsBroken, "holds_broken", "Sequences broken in the middle, by reason.", "rule")
-	counter(&m.recordsLost, "records_lost", "Fence records found missing while a hold depended on them: is the store evicting?", "rule")
-	counter(&m.configReloads, "config_reloads", "Configurations that were read again: success, or failure, when the one before stayed.",
-		"outcome", configSuccess, configFailure)
-	counter(&m.waits, "waits", "Guarded commands that waited for another owner.", "rule")
-	counter(&m.clientsPool, "clients_pool", "Clients that turned out to pool their connections, which are one owner since.", "rule")
-	counter(&m.unguarded, "unguarded", "Guarded writes that went through unguarded, since the lock provider could not be asked.", "rule")
-	counter(&m.providerErrors, "provider_errors", "Calls to the lock provider that failed, by call.", "call")
+	counters(meter, &err,
+		instrument{&m.connectionsAccepted, "connections.accepted", "{connection}", "Clients that have come."},
+		instrument{&m.connectionsRefused, "connections.refused", "{connection}", "Clients turned away at limits.connections."},
+		instrument{&m.requestsRefused, "requests.refused", "{request}", "Requests that ended their connection, by the limit they broke; protocol: they were no RESP."},
+		instrument{&m.pipelineStops, "pipeline.stops", "{stop}", "How often no more was read from a client, at limits.pipeline."},
+		instrument{&m.clientsDropped, "clients.dropped", "{client}", "Clients closed for the replies they were owed, by reason."},
+		instrument{&m.clientsPooling, "clients.pooling", "{client}", "Clients that turned out to pool their connections, which are one owner since."},
+		instrument{&m.configReloads, "config.reloads", "{reload}", "Configurations that were read again: success, or failure, when the one before stayed."},
+		instrument{&m.providerErrors, "provider.errors", "{call}", "Calls to the lock provider that failed, by call."},
+	)
 	if err != nil {
+		return err
+	}
+	m.begin()
+	if err := m.guardInstruments(meter); err != nil {
 		return err
 	}
 	if err := m.providerInstruments(meter); err != nil {
 		return err
 	}
-	if m.configSuccessful, err = meter.Int64Gauge("fence_proxy.config_last_reload_successful",
+	latency, err := m.histogramOf(meter, "fence_proxy.added_latency",
+		"What the proxy adds to unguarded commands: from their last byte until they are sent to Redis, and from its last reply until they have it. Sampled.", shortBuckets)
+	if err != nil {
+		return err
+	}
+	m.latency = latency.of()
+	if m.configSuccessful, err = meter.Int64Gauge("fence_proxy.config.last_reload_successful",
 		metric.WithDescription("1 if the configuration counts as it was last read, 0 if one before it stayed.")); err != nil {
 		return err
 	}
-	if m.configSuccessTime, err = meter.Float64Gauge("fence_proxy.config_last_reload_success_timestamp", metric.WithUnit("s"),
+	if m.configSuccessTime, err = meter.Float64Gauge("fence_proxy.config.last_reload_success_timestamp", metric.WithUnit("s"),
 		metric.WithDescription("When the configuration that counts was read.")); err != nil {
 		return err
 	}
-	if m.connections, err = meter.Int64UpDownCounter("fence_proxy.connections", metric.WithDescription("Clients connected.")); err != nil {
+	if m.connections, err = meter.Int64UpDownCounter("fence_proxy.connections", metric.WithUnit("{connection}"), metric.WithDescription("Clients connected.")); err != nil {
 		return err
 	}
 	m.connections.Add(context.Background(), 0)
@@ -121,28 +133,31 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 	if err != nil {
 		return err
 	}
-	build.Record(context.Background(), 1, metric.WithAttributes(attribute.String("version", version), attribute.String("go", runtime.Version())))
+	build.Record(context.Background(), 1, metric.WithAttributes(attribute.String("version", version), attribute.String("goversion", runtime.Version())))
 	return nil
 }
 
-// Rule begins a rule's counts at 0.
-func (m *Metrics) Rule(name string) {
-	ctx, rule := context.Background(), attribute.String("rule", name)
-	m.waitersRefused.Add(ctx, 0, metric.WithAttributes(rule))
-	m.recordsLost.Add(ctx, 0, metric.WithAttributes(rule))
-	m.wouldRefuse.Add(ctx, 0, metric.WithAttributes(rule))
-	m.waits.Add(ctx, 0, metric.WithAttributes(rule))
-	m.clientsPool.Add(ctx, 0, metric.WithAttributes(rule))
-	m.unguarded.Add(ctx, 0, metric.WithAttributes(rule))
-	for _, word := range []string{"FENCED", "LOCKED", "FENCEDOWN", "FENCEUNKNOWN", "FENCEDENIED"} {
-		m.refusals.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("error", word)))
+func (m *Metrics) begin() {
+	ctx := context.Background()
+	for _, c := range []metric.Int64Counter{m.connectionsAccepted, m.connectionsRefused, m.pipelineStops} {
+		c.Add(ctx, 0)
 	}
-	for _, reason := range []string{"max_hold", reasonMissing, "superseded"} {
-		m.holdsBroken.Add(ctx, 0, metric.WithAttributes(rule, attribute.String("reason", reason)))
+	for _, by := range []struct {
+		counter metric.Int64Counter
+		label   string
+		values  []string
+	}{
+		{m.requestsRefused, "limit", []string{"request", "bulk", "arguments", "inline", "nesting", "protocol"}},
+		{m.clientsDropped, "reason", []string{DroppedOutputBuffer, DroppedOutputTimeout, DroppedNesting}},
+		{m.configReloads, "outcome", []string{success, failure}},
+	} {
+		for _, value := range by.values {
+			by.counter.Add(ctx, 0, with(by.label, value))
+		}
 	}
 }
 
-// Handler serves the metrics in Prometheus' text format, or OpenMetrics where asked for it.
+// Handler serves the metrics in Prometheus' formats, or OpenMetrics where asked for it.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry, EnableOpenMetrics: true})
 }
@@ -158,3 +173,6 @@ func (m *Metrics) Close(ctx context.Context) error {
 func with(label, value string) metric.AddOption {
 	return metric.WithAttributes(attribute.String(label, value))
 }
+
+// prometheusName is how the exporter says the name of an instrument.
+func prometheusName(name string) string { return strings.ReplaceAll(name, ".", "_") }

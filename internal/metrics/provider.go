@@ -2,45 +2,38 @@ package metrics
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 )
 
-// The names of the calls to a lock provider.
-var providerCalls = []string{"acquire", "renew", "release", "check"}
-
 func (m *Metrics) providerInstruments(meter metric.Meter) (err error) {
-	m.providerTime, err = meter.Float64Histogram("fence_proxy.provider_call", metric.WithUnit("s"),
-		metric.WithDescription("How long calls to the lock provider took, by call; an acquire waits in line as well."),
-		metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10))
+	m.providerTime, err = m.histogramOf(meter, "fence_proxy.provider.call.duration",
+		"How long calls to the lock provider took, by call; an acquire elsewhere waits in line as well.", callBuckets, "call")
 	if err != nil {
-		return fmt.Errorf("make the metrics: %w", err)
+		return err
 	}
-	m.providerUp, err = meter.Int64Gauge("fence_proxy.provider_up", metric.WithDescription("1 if the lock provider can be asked, 0 if not."))
+	m.providerUp, err = meter.Int64Gauge("fence_proxy.provider.up", metric.WithDescription("1 if the lock provider can be asked, 0 if not."))
 	if err != nil {
-		return fmt.Errorf("make the metrics: %w", err)
+		return err
 	}
-	m.agentHealthy, err = meter.Int64Gauge("fence_proxy.agent_healthy",
+	m.agentHealthy, err = meter.Int64Gauge("fence_proxy.agent.healthy",
 		metric.WithDescription("1 if the agent beside the proxy is healthy, 0 if not, and its holds are released."))
-	if err != nil {
-		return fmt.Errorf("make the metrics: %w", err)
-	}
-	return nil
+	return err
 }
 
-// Provider begins a lock provider's counts at 0.
-func (m *Metrics) Provider() {
-	for _, call := range providerCalls {
+// Provider begins the counts of a lock provider's calls at 0.
+func (m *Metrics) Provider(calls ...string) {
+	for _, call := range calls {
 		m.providerErrors.Add(context.Background(), 0, with("call", call))
+		m.providerTime.of(call)
 	}
 }
 
 // ProviderCalled counts a call to the lock provider.
 func (m *Metrics) ProviderCalled(call string, took time.Duration, err error) {
-	m.providerTime.Record(context.Background(), took.Seconds(), metric.WithAttributes(attribute.String("call", call)))
+	s := m.providerTime.of(call)
+	s.took(took)
 	if err != nil {
 		m.providerErrors.Add(context.Background(), 1, with("call", call))
 	}

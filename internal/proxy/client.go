@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,11 @@ type client struct {
 	sharedKey  shareKey
 	met        []*upstream.Shared // that are known to be of its user, if it has logged in
 	ownUsed    time.Time          // when a client that has logged in last used up instead
+
+	came    int       // commands since the last flush
+	tally   *tally    // where they are counted
+	timing  time.Time // when the batch at hand came, if it is timed (sample.go)
+	untimed int       // batches until one is
 
 	parser *resp.RequestParser
 	ease   int // commands until it is looked again how many are unanswered (pipeline.go)
@@ -101,7 +107,9 @@ func newClient(s *Server, conn net.Conn) *client {
 		parser: resp.NewRequestParser(s.requests()), state: newState(s.upstream.Options.DB),
 		call:     upstream.NewCall(),
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
+		tally: s.tallies.next(), untimed: rand.N(timedEvery),
 	}
+	nc.Count(&s.bytes)
 	c.timer.Stop()
 	c.state.proved = !s.unproved
 	c.out.open(nc, int(s.limits.Load().OutputBuffer))
@@ -169,6 +177,7 @@ func (c *client) next() (resp.Request, error) {
 			return req, err
 		}
 		if n > 0 {
+			c.came++
 			c.in.consume(n)
 			if len(req.Args) == 0 {
 				continue
@@ -188,10 +197,13 @@ func (c *client) next() (resp.Request, error) {
 		if err := c.in.fill(c.nc, c.parser.Missing()); err != nil {
 			return req, err
 		}
+		c.sample()
 	}
 }
 
 func (c *client) flush() error {
+	c.batch()
+	c.call.Timed = !c.timing.IsZero()
 	if err := c.sendShared(); err != nil {
 		return c.broken(err)
 	}
@@ -204,11 +216,16 @@ func (c *client) flush() error {
 		}
 	}
 	if c.up != nil {
+		c.time()
 		if err := c.up.Flush(); err != nil {
 			return err
 		}
 	}
-	return c.out.Push()
+	if err := c.out.Push(); err != nil {
+		return err
+	}
+	c.timed()
+	return nil
 }
 
 // handle is one command's way: what does it mean, and what is done about it?

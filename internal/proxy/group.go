@@ -237,7 +237,7 @@ func (c *client) pools(g *group, s *lock.Sequence) {
 	if !g.locks.Pool() {
 		return
 	}
-	c.srv.metrics.ClientPools(s.Rule.Name)
+	c.srv.metrics.ClientPools(s.Rule.Name, string(s.Rule.Mode))
 	c.srv.log.Info("client pools its connections: from now on they are one owner", "client", c.host(), "user", c.user(),
 		"library", c.state.library, "name", c.state.name, "connections", c.srv.groups.count(g), "rule", s.Rule.Name)
 }

@@ -233,6 +233,7 @@ func (c *client) roundTrip(x *upstream.Exchange, block []byte) error {
 }
 
 func (c *client) roundTripOn(up *upstream.Conn, x *upstream.Exchange, block []byte) error {
+	c.timing = time.Time{} // it is not a batch that is passed on
 	up.Send(x, block)
 	if cap(c.send) > keepLen {
 		c.send = nil

@@ -32,6 +32,7 @@ func (c *client) own() error {
 	c.up.Hidden, c.up.Quiet = isReserved, c.silent
 	c.up.Buffers = &c.srv.buffers
 	c.up.Limit(c.srv.limits.Load().upstream())
+	c.up.Count(&c.srv.upstream.Meter)
 	c.received = make(chan struct{})
 	go c.serve()
 	c.introduce()

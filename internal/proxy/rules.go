@@ -138,6 +138,9 @@ func (s *Server) Revise(rules *rule.Set, limits Limits) {
 	s.limits.Store(&limits)
 }
 
+// Rules returns the rules that count now.
+func (s *Server) Rules() []*rule.Rule { return s.rules.now().set.Rules() }
+
 // watchRules forgets, now and then, what is left of earlier rules and is not needed any more. The function that it
 // returns ends that.
 func (s *Server) watchRules() (stop func()) {

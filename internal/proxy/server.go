@@ -15,6 +15,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -61,6 +62,8 @@ type Server struct {
 	crowded  bool         // of Serve: the last client was turned away
 	blocked  blocked
 	kills    kills
+	bytes    socket.Traffic // with clients
+	tallies  tallies
 
 	draining atomic.Bool
 

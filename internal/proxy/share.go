@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -86,6 +87,7 @@ func (s *shares) get(key shareKey) *upstream.Shared {
 		}, &s.clients)
 		c.Once = s.login != nil
 		c.Limit(s.limits)
+		c.Count(&s.endpoint.Meter)
 		s.byKey[key] = c
 	}
 	return c
@@ -165,6 +167,9 @@ func (c *client) sendShared() error {
 	key := shareKey{c.state.db, c.state.proto, c.callWrites}
 	if c.shared == nil || c.sharedKey != key {
 		c.shared, c.sharedKey = c.shares.get(key), key
+	}
+	if !c.call.Timed {
+		c.timing = time.Time{} // more of the batch is to come
 	}
 	err := c.do()
 	c.owed(err)

@@ -19,6 +19,8 @@ type Conn struct {
 	peer  peer
 
 	writeOnce func(fd uintptr) bool
+
+	traffic *place // nil: nobody counts
 }
 
 // attempt is a read or a write in progress. It is part of the connection since a function that is
@@ -66,11 +68,15 @@ func (c *Conn) CloseWrite() error {
 // Read implements net.Conn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {
-		return c.Conn.Read(p)
+		n, err := c.Conn.Read(p)
+		c.received(n)
+		return n, err
 	}
 	c.read.buf = p
 	err := c.raw.Read(c.read.run)
-	return c.read.end(err)
+	n, err := c.read.end(err)
+	c.received(n)
+	return n, err
 }
 
 // tryRead reports false when there is nothing to read yet.
@@ -83,13 +89,16 @@ func (c *Conn) tryRead(fd uintptr) bool {
 // Write implements net.Conn.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.raw == nil || len(p) == 0 {
-		return c.Conn.Write(p)
+		n, err := c.Conn.Write(p)
+		c.sent(n)
+		return n, err
 	}
 	w := &c.write
 	w.buf, w.n = p, 0
 	err := c.raw.Write(w.run)
 	n := w.n
 	w.buf = nil
+	c.sent(n)
 	if err == nil && w.errno != 0 {
 		err = w.errno
 	}
@@ -136,6 +145,7 @@ func (c *Conn) TryWrite(p []byte) (int, error) {
 	err := c.raw.Write(c.writeOnce)
 	n := w.n
 	w.buf = nil
+	c.sent(n)
 	if err == nil && w.errno != 0 && w.errno != syscall.EAGAIN {
 		err = w.errno
 	}

@@ -73,6 +73,7 @@ func (c *Conn) tryLoop(fd uintptr) bool {
 			l.err = io.EOF
 			return true
 		}
+		c.received(n)
 		more, err := l.to.Take(buf[:n])
 		if err != nil || !more {
 			l.err = err
@@ -91,6 +92,7 @@ func (c *Conn) send(fd uintptr, requests [][]byte) (atOnce bool, err error) {
 		if sent, errno = c.loop.vector.write(fd, group); errno != 0 && errno != syscall.EAGAIN {
 			return false, errno
 		}
+		c.sent(sent)
 		for len(group) > 0 && sent >= len(group[0]) {
 			sent -= len(group[0])
 			group = group[1:]
@@ -121,13 +123,14 @@ func (c *Conn) exchange(requests [][]byte, to Taker) error {
 		if len(r) == 0 {
 			continue
 		}
-		if _, err := c.Conn.Write(r); err != nil {
+		if _, err := c.Write(r); err != nil {
 			return err
 		}
 	}
 	for {
 		buf := to.Room()
 		n, err := c.Conn.Read(buf)
+		c.received(n)
 		if n > 0 {
 			more, err := to.Take(buf[:n])
 			if err != nil || !more {

@@ -20,6 +20,7 @@ type Store struct {
 	scripts  *scripts
 	floor    atomic.Uint64 // the largest grant seen: the next one is above it; outside, the largest token that a look has made
 	waiters  atomic.Uint64 // how many may wait for one session
+	loads    atomic.Int64  // of the scripts
 	options  *redis.Options
 
 	mu      sync.Mutex
@@ -110,8 +111,12 @@ func (s *Store) Load(ctx context.Context) error {
 			return fmt.Errorf("load the fence scripts: %w", err)
 		}
 	}
+	s.loads.Add(1)
 	return nil
 }
+
+// Reloads returns how often the store had forgotten the scripts and got them again.
+func (s *Store) Reloads() int64 { return max(s.loads.Load()-1, 0) }
 
 // Allowed makes sure that the store lets the proxy's user WATCH, MULTI and EXEC, on which each commit
 // stands: without them its command would be carried out by itself.

@@ -1,5 +1,7 @@
 package upstream
 
+import "time"
+
 // batch is the calls that a leader carries out together, and how far their replies have come.
 type batch struct {
 	calls  []*Call
@@ -28,6 +30,9 @@ func (b *batch) complete(part chunkPart, done bool) bool {
 		c.Replies, c.err = c.Replies[:b.whole], ErrTooMuch
 	}
 	b.whole = 0
+	if c.Timed {
+		c.Came = time.Now()
+	}
 	b.wake(c)
 	if b.next++; b.next == len(b.calls) {
 		return true
@@ -49,6 +54,15 @@ func (b *batch) end(err error) {
 	}
 	clear(b.calls)
 	*b = batch{}
+}
+
+// send notes that the requests are about to be sent.
+func (b *batch) send() {
+	for _, c := range b.calls {
+		if c.Timed {
+			c.Sent = time.Now()
+		}
+	}
 }
 
 // wake tells a call that waits that it is done.

@@ -1,9 +1,14 @@
 package upstream
 
+import "time"
+
 // Call is a client's commands on a shared connection. It may be used again once Do has returned.
 type Call struct {
 	Requests []byte // not changed before Do returns
 	Frames   int    // how many replies they get
+	// Timed asks when the requests were sent and the last reply came.
+	Timed      bool
+	Sent, Came time.Time
 	// Replies are the replies as they came; after an error those that are whole. They are valid until
 	// Release.
 	Replies []byte

@@ -65,6 +65,10 @@ type Conn struct {
 
 	errors atomic.Int64 // see Errors
 
+	links  *Links                 // nil: nobody counts
+	closed atomic.Bool            // by the proxy, or its end was asked for
+	timed  atomic.Pointer[timing] // nil: nothing is
+
 	complete []*Exchange // whose senders are to be told
 	framer   resp.Framer
 	raw      bool
@@ -105,10 +109,16 @@ func NewConn(nc net.Conn, down Downstream) *Conn {
 }
 
 // Close breaks the connection; Serve returns.
-func (c *Conn) Close() error { return c.nc.Close() }
+func (c *Conn) Close() error {
+	c.closed.Store(true)
+	return c.nc.Close()
+}
 
 // CloseWrite tells the upstream that no more requests come. What was sent is answered.
-func (c *Conn) CloseWrite() error { return c.nc.CloseWrite() }
+func (c *Conn) CloseWrite() error {
+	c.closed.Store(true)
+	return c.nc.CloseWrite()
+}
 
 // Pass appends a request whose n replies go straight to the downstream.
 func (c *Conn) Pass(request []byte, n int) {

@@ -19,6 +19,8 @@ type Endpoint struct {
 	Options *redis.Options
 	// DialTimeout bounds connecting and logging in.
 	DialTimeout time.Duration
+	// Meter counts the connections and their bytes.
+	Meter Meter
 }
 
 // Login is as whom to log in: the arguments of AUTH. Nil is the URL's user, an empty one nobody.
@@ -31,6 +33,14 @@ func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
 
 // DialAs is Dial as somebody else.
 func (e *Endpoint) DialAs(ctx context.Context, as Login, db, proto int) (net.Conn, error) {
+	nc, err := e.dial(ctx, as, db, proto)
+	if err != nil {
+		e.Meter.failed.Add(1)
+	}
+	return nc, err
+}
+
+func (e *Endpoint) dial(ctx context.Context, as Login, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
 	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)

@@ -12,6 +12,7 @@ import (
 // Serve receives replies until the connection ends, and returns why.
 func (c *Conn) Serve() error {
 	err := c.receive()
+	c.links.ended(!c.closed.Load())
 	c.signal()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,6 +80,7 @@ func (r *receiver) Rest() {
 // Take implements socket.Taker.
 func (r *receiver) Take(data []byte) (more bool, err error) {
 	c := (*Conn)(r)
+	came := c.timedSince()
 	for len(data) > 0 {
 		used, err := c.reply(data)
 		if err != nil {
@@ -87,6 +89,7 @@ func (r *receiver) Take(data []byte) (more bool, err error) {
 		data = data[used:]
 	}
 	err = c.down.Flush()
+	c.timedUntil(came)
 	c.signal()
 	return true, err
 }

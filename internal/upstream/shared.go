@@ -30,6 +30,8 @@ type Shared struct {
 	// made, calls get ErrSpent.
 	Once bool
 
+	meter *Meter // nil: nobody counts
+
 	mu    sync.Mutex
 	calls []*Call // that wait, in order
 	led   bool    // somebody leads
@@ -115,6 +117,7 @@ func (s *Shared) carry(requests [][]byte) error {
 			return err
 		}
 	}
+	s.batch.send()
 	if err := s.nc.Exchange(requests, (*sharedTaker)(s)); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)
 	}
@@ -168,6 +171,10 @@ func (s *Shared) connect() error {
 		return net.ErrClosed
 	}
 	s.nc = socket.New(nc)
+	if s.meter != nil {
+		s.nc.Count(&s.meter.Bytes)
+		s.meter.Shared.made()
+	}
 	return nil
 }
 
@@ -176,6 +183,7 @@ func (s *Shared) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.nc != nil {
+		s.ended(true)
 		_ = s.nc.Close()
 		s.nc = nil
 	}
@@ -186,8 +194,16 @@ func (s *Shared) drop() {
 func (s *Shared) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
 	if s.nc != nil {
+		s.ended(false)
 		_ = s.nc.Close()
+	}
+	s.closed = true
+}
+
+// ended counts the end of the connection, once. Called with mu held.
+func (s *Shared) ended(lost bool) {
+	if s.meter != nil && !s.closed {
+		s.meter.Shared.ended(lost)
 	}
 }
