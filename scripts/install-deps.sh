@@ -23,6 +23,7 @@ command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 command -v etcd >/dev/null || missing+=(etcd-server)
 command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev) # for the race detector
+command -v promtool >/dev/null || missing+=(prometheus)
 command -v java >/dev/null || missing+=(default-jre-headless)
 # ZooKeeper's server: the package zookeeper would add nothing to it but a desktop's Java.
 [ -e /usr/share/java/zookeeper.jar ] || missing+=(libzookeeper-java)

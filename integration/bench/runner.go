@@ -42,11 +42,7 @@ func startRunners(tb testing.TB) []*runner {
 	server := harness.StartRedis(tb)
 	var runners []*runner
 	add := func(name, addr string, proxyPid int) {
-		r := &runner{name: name, addr: addr, proxyPid: proxyPid, redisPid: server.Pid(), got: map[string]*passage{}}
-		for _, command := range commands {
-			r.got[command] = &passage{}
-		}
-		runners = append(runners, r)
+		runners = append(runners, newRunner(name, addr, proxyPid, server.Pid()))
 	}
 	add(directName, server.Addr, 0)
 	for _, p := range peers {
@@ -57,6 +53,14 @@ func startRunners(tb testing.TB) []*runner {
 	proxy := harness.StartProxy(tb, harness.ProxyOptions{Redis: server, ConfigYAML: rules})
 	add(fenceName, proxy.Addr, proxy.Pid())
 	return runners
+}
+
+func newRunner(name, addr string, proxyPid, redisPid int) *runner {
+	r := &runner{name: name, addr: addr, proxyPid: proxyPid, redisPid: redisPid, got: map[string]*passage{}}
+	for _, command := range commands {
+		r.got[command] = &passage{}
+	}
+	return r
 }
 
 // turn measures n requests of a command.

@@ -79,8 +79,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 			p.close(ctx)
 		}
 	}()
-	if p.metrics, err = metrics.New(version); err != nil {
-		return nil, err
+	p.metrics = metrics.None()
+	if cfg.Admin != "" { // else nobody reads them
+		if p.metrics, err = metrics.New(version); err != nil {
+			return nil, err
+		}
 	}
 	p.countRules()
 	p.warnOfFiles()
@@ -99,7 +102,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	p.id = strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(p.id, p.grants(), log)
-	p.locks.Observe(event.Fan(p.metrics))
+	p.locks.Observe(p.sinks())
 	if p.observer == nil {
 		if err := p.lockElsewhere(); err != nil {
 			return nil, err
@@ -142,6 +145,14 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.open.Store(true)
 	return p, nil
+}
+
+// sinks are who is told of guarded sequences, nil if nobody is.
+func (p *Proxy) sinks() event.Sink {
+	if p.cfg.Admin == "" {
+		return nil
+	}
+	return event.Fan(p.metrics)
 }
 
 // hear makes sure that the proxy hears of hand-overs to its waiters.

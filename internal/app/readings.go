@@ -13,7 +13,7 @@ import (
 // readings is what the metrics ask for when they are looked at.
 func (p *Proxy) readings() metrics.Readings {
 	r := metrics.Readings{
-		Learned: p.learned(), Standing: p.standing(), ScriptReloads: p.store.Reloads(),
+		Learned: p.learned(), Standing: p.standing(), Limits: p.limits(), ScriptReloads: p.store.Reloads(),
 		Own: links(&p.endpoint.Meter.Own), Shared: links(&p.endpoint.Meter.Shared), ConnectErrors: p.endpoint.Meter.Failed(),
 	}
 	r.Upstream.Received, r.Upstream.Sent = p.endpoint.Meter.Bytes.Bytes()
@@ -54,6 +54,19 @@ func (p *Proxy) standing() []metrics.Standing {
 	for _, r := range p.server.Rules() {
 		if r.Guards() && !known[of{r.Name, string(r.Mode)}] {
 			all = append(all, metrics.Standing{Rule: r.Name, Mode: string(r.Mode)})
+		}
+	}
+	return all
+}
+
+// limits are what the rules set.
+func (p *Proxy) limits() (all []metrics.Limit) {
+	for _, r := range p.server.Rules() {
+		if !r.Guards() {
+			continue
+		}
+		for name, d := range map[string]time.Duration{"wait": r.Wait, "lease": r.Lease, "max_hold": r.MaxHold, "idle": r.Idle} {
+			all = append(all, metrics.Limit{Rule: r.Name, Mode: string(r.Mode), Name: name, Seconds: d.Seconds()})
 		}
 	}
 	return all

@@ -164,6 +164,9 @@ func (m *Metrics) Handler() http.Handler {
 
 // Close ends the metrics.
 func (m *Metrics) Close(ctx context.Context) error {
+	if m.provider == nil {
+		return nil
+	}
 	if err := m.provider.Shutdown(ctx); err != nil {
 		return fmt.Errorf("close the metrics: %w", err)
 	}

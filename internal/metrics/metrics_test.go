@@ -66,8 +66,8 @@ func told(m *Metrics, events ...event.Event) {
 
 func readings() Readings {
 	return Readings{
-		Learned:    map[string]Learned{"chat": {Locked: 7, Looked: 8, Kinds: 5, Locking: 2}},
-		Standing:   []Standing{{Rule: "chat", Mode: "lock", Holds: 3, Oldest: 1.5}},
+		Learned:  map[string]Learned{"chat": {Locked: 7, Looked: 8, Kinds: 5, Locking: 2}},
+		Standing: []Standing{{Rule: "chat", Mode: "lock", Holds: 3, Oldest: 1.5}}, Limits: []Limit{{"chat", "lock", "max_hold", 120}},
 		Downstream: Bytes{1, 2}, Upstream: Bytes{3, 4}, Own: Links{5, 6, 7}, Shared: Links{8, 9, 10}, ConnectErrors: 11, ScriptReloads: 12,
 		Batches: Batches{Sizes: [batchSizes]uint64{4, 3, 2, 1}, Commands: 4 + 6 + 7 + 8},
 	}
@@ -160,6 +160,7 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 		`fence_proxy_provider_call_duration_seconds_count{call="renew"}`:                           "1",
 		`fence_proxy_provider_call_duration_seconds_count{call="acquire"}`:                         "0",
 		`fence_proxy_provider_errors_total{call="renew"}`:                                          "1",
+		`fence_proxy_rule_limit_seconds{limit="max_hold",mode="lock",rule="chat"}`:                 "120",
 		`fence_proxy_network_io_bytes_total{direction="receive",side="downstream"}`:                "1",
 		`fence_proxy_network_io_bytes_total{direction="transmit",side="downstream"}`:               "2",
 		`fence_proxy_network_io_bytes_total{direction="receive",side="upstream"}`:                  "3",

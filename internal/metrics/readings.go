@@ -12,6 +12,7 @@ import (
 type Readings struct {
 	Learned       map[string]Learned // by rule
 	Standing      []Standing
+	Limits        []Limit
 	Downstream    Bytes
 	Upstream      Bytes
 	Own           Links // upstream connections of clients
@@ -34,6 +35,12 @@ type Standing struct {
 	Oldest     float64 // age in seconds
 }
 
+// Limit is what a rule sets, for alerts to compare with.
+type Limit struct {
+	Rule, Mode, Name string
+	Seconds          float64
+}
+
 // Bytes are those that went one way and the other.
 type Bytes struct{ Received, Sent int64 }
 
@@ -42,11 +49,15 @@ type Links struct{ Up, Opened, Lost int64 }
 
 // Reads has the metrics ask for readings whenever they are read.
 func (m *Metrics) Reads(ask func() Readings) error {
+	if m.provider == nil {
+		return nil
+	}
 	o := observed{meter: m.provider.Meter(scope)}
 	reads := o.counter("auto.reads", "{read}", "Reads in mode auto, by what was decided for them: lock, look.")
 	kinds := o.gauge("auto.kinds", "{kind}", "Kinds of reads that mode auto knows, by what it would decide for them: lock, look.")
 	holds := o.gauge("holds", "{hold}", "Sessions that are held now.")
 	oldest := o.seconds("hold.age.max", "How long the longest of the present holds has stood.")
+	limits := o.seconds("rule.limit", "What a rule sets: wait, lease, max_hold, idle.")
 	io := o.counter("network.io", "By", "Bytes with clients (downstream) and with Redis (upstream): receive, transmit.")
 	up := o.gauge("upstream.connections", "{connection}", "Connections to Redis that are up: clients' own, shared ones.")
 	opened := o.counter("upstream.connections.opened", "{connection}", "Connections to Redis that were made.")
@@ -72,6 +83,9 @@ func (m *Metrics) Reads(ask func() Readings) error {
 			to.ObserveInt64(holds, s.Holds, labelled("rule", s.Rule, "mode", s.Mode))
 			to.ObserveFloat64(oldest, s.Oldest, labelled("rule", s.Rule, "mode", s.Mode))
 		}
+		for _, l := range r.Limits {
+			to.ObserveFloat64(limits, l.Seconds, labelled("rule", l.Rule, "mode", l.Mode, "limit", l.Name))
+		}
 		for side, b := range map[string]Bytes{"downstream": r.Downstream, "upstream": r.Upstream} {
 			to.ObserveInt64(io, b.Received, labelled("side", side, "direction", "receive"))
 			to.ObserveInt64(io, b.Sent, labelled("side", side, "direction", "transmit"))
@@ -84,7 +98,7 @@ func (m *Metrics) Reads(ask func() Readings) error {
 		to.ObserveInt64(failed, r.ConnectErrors)
 		to.ObserveInt64(scripts, r.ScriptReloads)
 		return nil
-	}, reads, kinds, holds, oldest, io, up, opened, lost, failed, scripts)
+	}, reads, kinds, holds, oldest, limits, io, up, opened, lost, failed, scripts)
 	if err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}
