@@ -15,7 +15,7 @@ COPY cmd ./cmd
 COPY internal ./internal
 ARG TARGETOS TARGETARCH VERSION=dev
 RUN GOOS=$TARGETOS GOARCH=$TARGETARCH scripts/binary.sh /out/fence-proxy "$VERSION" \
-	&& scripts/sbom.sh /out/fence-proxy /out/sbom.cdx.json
+	&& scripts/sbom.sh /out/fence-proxy /out/sbom.cdx.json "$VERSION"
 
 # No shell, no package manager: certificates, time zones and a user.
 FROM gcr.io/distroless/static-debian12:nonroot

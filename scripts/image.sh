@@ -19,5 +19,5 @@ cmp dist/image/fence-proxy "$elsewhere/fence-proxy" || {
 	exit 1
 }
 
-scripts/sbom.sh dist/image/fence-proxy dist/image/sbom.cdx.json
+scripts/sbom.sh dist/image/fence-proxy dist/image/sbom.cdx.json "$version"
 sha256sum dist/image/fence-proxy
