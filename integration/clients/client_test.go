@@ -171,9 +171,14 @@ func increment(document, name string) (string, error) {
 	return string(text), err
 }
 
+// installing is one test's at a time.
+var installing sync.Mutex
+
 // installNodePackages installs what node/package-lock.json names, unless it is there.
 func installNodePackages(t *testing.T) {
 	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
 	lock, err := os.ReadFile(filepath.Join("node", "package-lock.json"))
 	if err != nil {
 		t.Fatal(err)

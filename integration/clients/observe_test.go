@@ -14,6 +14,7 @@ import (
 
 // Workers of all clients count in one document: what is missing in the end was lost.
 func TestObserverCountsWhatWorkersOfAllClientsLose(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	observer := harness.StartObserver(t, server)
 	all := clients(t)
@@ -54,6 +55,7 @@ func TestObserverCountsWhatWorkersOfAllClientsLose(t *testing.T) {
 }
 
 func TestObserverCountsWhatTasksOnOneConnectionLose(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		if !strings.Contains(c.name, "redis RESP2") && c.name != "ioredis" || strings.HasPrefix(c.name, "go-") {
 			continue

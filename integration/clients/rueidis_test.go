@@ -443,6 +443,7 @@ func rueidisTurn(ctx context.Context, client rueidis.DedicatedClient, name strin
 
 // rueidis asks the server to say when a value that it keeps in its own memory has changed.
 func TestTheCacheInRueidisHearsOfEveryChange(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := startProxy(t, server)
 	client, err := rueidisTasks{3}.connect(proxy.Addr)

@@ -157,6 +157,7 @@ func (c rueidisTasks) turns(shared bool) func(context.Context, report, servers) 
 const guardingTurns = "rules:\n  - name: turns\n    prefix: \"turn:\"\n"
 
 func TestTurnsOnSessionsOfTheirOwnAreNeitherRefusedNorWait(t *testing.T) {
+	t.Parallel()
 	for _, c := range turners(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -192,6 +193,7 @@ func TestTurnsOnSessionsOfTheirOwnAreNeitherRefusedNorWait(t *testing.T) {
 // Tasks that share a connection are told apart from the start only if the rule says that a client is one owner. And
 // they wait for each other's sessions at another proxy while their own writes wait behind them, so they have one proxy here.
 func TestTurnsOnSharedSessionsLoseNothing(t *testing.T) {
+	t.Parallel()
 	for _, c := range turners(t) {
 		proxies, config := 1, guardingTurns+"    owner: client\n"
 		if c.pools {

@@ -69,6 +69,7 @@ var ordinaryUse = map[string]any{
 
 // What a client does in pipelines, in transactions and under WATCH is the same on guarded keys.
 func TestOrdinaryUseOfGuardedKeysIsServedAsByRedis(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -85,6 +86,7 @@ rules:
 
 // Case 46.
 func TestOrdinaryUseIsServedAsByRedis(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -97,6 +99,7 @@ func TestOrdinaryUseIsServedAsByRedis(t *testing.T) {
 // Cases 45, 46 and 48: what a client sends before its first command reaches Redis as it is sent,
 // and the client goes on with what Redis answers.
 func TestHandshakesReachRedisByteForByte(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,6 +132,7 @@ func handshake(t *testing.T, relay *harness.Relay, message string) string {
 }
 
 func TestClientsComeBackAfterTheirConnectionToRedisWasKilled(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -143,6 +147,7 @@ func TestClientsComeBackAfterTheirConnectionToRedisWasKilled(t *testing.T) {
 }
 
 func TestRefusalsAreTheClientsOrdinaryErrors(t *testing.T) {
+	t.Parallel()
 	for _, c := range clients(t) {
 		t.Run(c.name, func(t *testing.T) {
 			server := harness.StartRedis(t)
@@ -183,6 +188,7 @@ func (r refusal) is(seen any) bool {
 
 // Workers of all clients count in one JSON document, each in turns of a read and a write.
 func TestWorkersOfAllClientsLoseNoIncrement(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := startProxy(t, server)
 	all := clients(t)
@@ -215,6 +221,7 @@ func TestWorkersOfAllClientsLoseNoIncrement(t *testing.T) {
 }
 
 func TestGoRedisTriesAgainByItselfUntilTheHolderHasWritten(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := startProxy(t, server)
 	holder := proxy.Client().Conn()
