@@ -43,6 +43,7 @@ func (c *Config) check() []finding {
 	} else if c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
 		refuse("admin", `choose another port, or write "" to turn it off`, "is where clients connect")
 	}
+	found = append(found, c.checkAdmin()...)
 	if c.Name == "" || len(c.Name) > maxName || strings.ContainsFunc(c.Name, func(r rune) bool { return !isNameRune(r) }) {
 		refuse("name", "use 1 to 64 letters, digits, _ . or -", "%q cannot be a name", c.Name)
 	}

@@ -15,9 +15,20 @@ type Config struct {
 	// Listen is where clients connect: host:port, or unix:///path[?mode=0660].
 	// Default "127.0.0.1:6380".
 	Listen string `yaml:"listen"`
-	// Admin is where health and metrics are served: host:port, unix:///path, or
-	// "" for nowhere. Default "127.0.0.1:9380".
+	// Admin is where health, metrics and the status page are served: host:port,
+	// unix:///path, or "" for nowhere. Default "127.0.0.1:9380".
 	Admin string `yaml:"admin" empty:"nowhere"`
+	// AdminToken is what whoever wants to change something there has to present,
+	// 16 characters or more; "" lets nobody. Default "".
+	AdminToken string `yaml:"admin_token"`
+	// AdminTokenFile is a file with the token, instead of AdminToken; it is read
+	// at each use. Default "".
+	AdminTokenFile string `yaml:"admin_token_file"`
+	// AdminHosts are names, besides localhost and addresses, under which browsers
+	// may reach the status page. Default none.
+	AdminHosts []string `yaml:"admin_hosts"`
+	// AdminPprof serves Go's profiles under /debug/pprof/. Default false.
+	AdminPprof bool `yaml:"admin_pprof"`
 	// Name is this proxy's name in messages, so that a refusal says behind
 	// which proxy the holder is. Default the host's name.
 	Name string `yaml:"name"`

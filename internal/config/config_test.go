@@ -89,6 +89,9 @@ listen: unix:///run/fence-proxy.sock
 name: agents-1
 drain: 0
 admin: ":9999"
+admin_token: "0123456789abcdef"
+admin_hosts: [a.example, b.example]
+admin_pprof: true
 limits: {connections: 5, request: 2mb, nesting: 64, pipeline: 7, output_buffer: 65536, output_timeout: 0, waiters: 3}
 upstream:
   url: redis://alice:secret@redis.example/3
@@ -118,7 +121,8 @@ rules:
   - {name: shared, prefix: "agent:ctx:shared:", mode: pass}
   - {name: binary, prefix: !!binary /wA=}
 `)
-	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 name=agents-1 drain=0s "+
+	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
+		"name=agents-1 drain=0s "+
 		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms lock.provider=redis "+
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+

@@ -49,6 +49,7 @@
 //
 // # Secrets
 //
-// A password may only be in upstream.url. Printing or logging a [Config], an
-// [Upstream] or a [Target] masks it, and no error or note repeats it.
+// Passwords are in URLs, and in options that are named for them, as admin_token.
+// Printing or logging a [Config], an [Upstream] or a [Target] masks them, as
+// [Config.Show] does, and no error or note repeats them.
 package config

@@ -2,26 +2,18 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/url"
 	"strings"
 )
 
-// String lists all options on one line, with the password masked. So do
+// String lists all options on one line, with what is secret masked. So do
 // formatting a Config in any other way, and logging it.
 func (c Config) String() string {
 	var b strings.Builder
-	for _, o := range options() {
-		text := fmt.Sprint(o.field(&c))
-		switch {
-		case o.key == "upstream.url":
-			text = c.Upstream.Redacted()
-		case o.kind != "" && o.kind != c.Lock.Provider:
-			continue
-		case o.kind != "":
-			text = redacted(o.key, o.field(&c).Interface())
-		}
-		fmt.Fprintf(&b, "%s=%s ", o.key, text)
+	for o := range c.inForce() {
+		fmt.Fprintf(&b, "%s=%s ", o.key, c.masked(o))
 	}
 	rules := make([]string, len(c.Rules))
 	for i, r := range c.Rules {
@@ -31,7 +23,29 @@ func (c Config) String() string {
 	return b.String()
 }
 
-// redacted is a provider's setting, with what may be a secret masked: one that is named so, and the password of a URL.
+// inForce yields the options that mean something: of providers' settings those of the one that is used.
+func (c *Config) inForce() iter.Seq[option] {
+	return func(yield func(option) bool) {
+		for _, o := range options() {
+			if o.kind != "" && o.kind != c.Lock.Provider {
+				continue
+			}
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// masked is an option's text, with what is secret masked.
+func (c *Config) masked(o option) string {
+	if o.key == "upstream.url" {
+		return c.Upstream.Redacted()
+	}
+	return redacted(o.key, o.field(c).Interface())
+}
+
+// redacted is an option's value, with what may be a secret masked: one that is named so, and the password of a URL.
 func redacted(key string, value any) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	text := fmt.Sprint(value)

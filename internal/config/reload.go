@@ -21,7 +21,7 @@ func (c *Config) Revised(next *Config) (revised *Config, changed, restart []stri
 		was, is := o.field(c), o.field(next)
 		switch {
 		case textOf(was) == textOf(is):
-		case slices.Contains(live, o.key):
+		case isLive(o.key):
 			o.field(&merged).Set(is)
 			changed = append(changed, o.key)
 		default:
@@ -37,3 +37,5 @@ func (c *Config) Revised(next *Config) (revised *Config, changed, restart []stri
 
 // Guards reports whether a rule guards anything.
 func (c *Config) Guards() bool { return slices.ContainsFunc(c.Rules, (*rule.Rule).Guards) }
+
+func isLive(key string) bool { return slices.Contains(live, key) }
