@@ -99,7 +99,8 @@ func TestAnAdminTokenCanBeInAFile(t *testing.T) {
 		}
 	}
 	write("0123456789abcdef\n")
-	cfg := load(t, "admin_token_file: "+path+"\n")
+	t.Setenv("FENCE_ADMIN_TOKEN_FILE", path)
+	cfg := load(t, "drain: 5s\n")
 	if token, err := cfg.Token(); err != nil || token != "0123456789abcdef" {
 		t.Errorf("%q, %v", token, err)
 	}
