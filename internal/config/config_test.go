@@ -211,7 +211,7 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 		"lock.on_provider_down": "pass", "lock.agent_health.http": "http://h/x", "lock.agent_health.tcp": "h:1",
 		"lock.agent_health.interval": "9s", "lock.agent_health.timeout": "9s", "lock.agent_health.failures": "9",
 	}
-	withKinds(t) // whose settings have a test of their own
+	withKinds(t)                                                                                    // whose settings have a test of their own
 	all := slices.DeleteFunc(options(), func(o option) bool { return o.key == "admin_token_file" }) // so has this, which excludes admin_token
 	for _, o := range all {
 		if values[o.key] == "" {
