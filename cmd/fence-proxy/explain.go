@@ -1,31 +1,127 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fence-proxy/fence-proxy/internal/admin"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/status"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "explain KEY", Short: "Say which rule guards a key, and how", Args: exactArgs(1),
+		Long: `explain says which rule of a configuration guards a key, and how. With --admin it asks a running proxy, which also says who holds
+the key's session, who waits, and what mode auto has learnt.`,
 	}
-	path := cmd.Flags().String("config", "", "configuration `file`; without it the built-in default")
+	to := addAdminFlags(cmd.Flags())
+	db := cmd.Flags().Int("db", 0, "the key's `database`, with --admin")
+	asJSON := cmd.Flags().Bool("json", false, "with --admin: print JSON: docs/admin-api.md")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		cfg, err := config.Load(*path, nil)
+		if cmd.Flags().Changed("admin") {
+			return explainRunning(cmd, to, args[0], *db, *asJSON)
+		}
+		if *asJSON || cmd.Flags().Changed("db") {
+			return usageError{errors.New("--json and --db need --admin, the address of a running proxy")}
+		}
+		cfg, err := config.Load(*to.config, nil)
 		if err != nil {
 			return err
 		}
 		return explain(cmd.OutOrStdout(), cfg, args[0])
 	}
 	return cmd
+}
+
+// explainRunning asks a running proxy about a key.
+func explainRunning(cmd *cobra.Command, to adminFlags, key string, db int, asJSON bool) error {
+	client, err := to.client(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	query := url.Values{"key": {key}, "db": {strconv.Itoa(db)}}
+	if asJSON {
+		return printRaw(cmd, client, "explain", query)
+	}
+	e, err := client.Explain(cmd.Context(), query)
+	if err != nil {
+		return err
+	}
+	return printExplanation(cmd.OutOrStdout(), &e)
+}
+
+func printExplanation(out io.Writer, e *admin.Explanation) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("key", "%s", e.Key)
+	row("guarded", "%t: %s", e.Guarded, e.Why)
+	if e.Rule == "" {
+		return table.Flush()
+	}
+	row("rule", "%s", e.Rule)
+	row("session", "%s", status.Printable(e.Session))
+	row("mode", "%s", e.Mode)
+	for _, name := range []string{"owner", "writes_per_read", "wait", "lease", "max_hold", "idle", "linger"} {
+		if text := e.Terms[name]; text != "" {
+			row(name, "%s", text)
+		}
+	}
+	printRecord(row, e)
+	for _, l := range e.Learned {
+		does := "looks"
+		if l.Locks {
+			does = "locks"
+		}
+		row("learned", "%s of %s %s: %d%% of %d reads were written, after %s", l.Command, l.Client, does, l.Percent, l.Reads, status.Span(l.Delay))
+	}
+	return table.Flush()
+}
+
+// printRecord says what the store says.
+func printRecord(row func(name, format string, args ...any), e *admin.Explanation) {
+	r := e.Record
+	if r == nil {
+		row("record", "can't be read: %s", e.Trouble)
+		return
+	}
+	who := func(p status.Party) string {
+		return fmt.Sprintf("%s of proxy %s", cmp.Or(p.Name, p.Client, p.Owner), p.Proxy)
+	}
+	holder := "nobody"
+	if h := r.Holder; h != nil {
+		holder = fmt.Sprintf("%s under grant %d since %s, %s of its lease left", who(*h), h.Grant, h.Since.UTC().Format(time.RFC3339), status.Span(r.LeaseLeft))
+	}
+	row("held by", "%s", holder)
+	line := make([]string, len(r.Waiters))
+	for i, w := range r.Waiters {
+		line[i] = who(w)
+	}
+	row("in line", "%d%s", r.Waiting, prefixed(": ", strings.Join(line, ", ")))
+	row("grants", "newest %d, last stored %d, write %d", r.Grant, r.StoredGrant, r.StoredSeq)
+	row("record", "%s", strings.Join(e.Keys, " "))
+}
+
+// prefixed is text with something before it, unless it is empty.
+func prefixed(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
 }
 
 func explain(out io.Writer, cfg *config.Config, key string) error {

@@ -46,8 +46,8 @@ Without a configuration it serves an embedded in-memory store, for trying out.`,
 	root.Flags().AddFlagSet(serve.Flags())
 	root.RunE = serve.RunE
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serve, newCheck(), newExplain(), newPresets(), newDemo(), newObserve(), newExec(), newMigrate(), newWebhook(),
-		newWait(), newVersion())
+	root.AddCommand(serve, newCheck(), newExplain(), newPresets(), newDemo(), newObserve(), newExec(), newTop(), newHolds(), newMigrate(),
+		newWebhook(), newWait(), newVersion())
 	return root
 }
 

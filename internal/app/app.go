@@ -26,6 +26,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
+	"github.com/fence-proxy/fence-proxy/internal/status"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -51,9 +52,13 @@ type Proxy struct {
 	open     atomic.Bool // the listener is there
 	metrics  *metrics.Metrics
 	admin    *admin.Server     // nil if it is turned off
+	status   *status.Collector // for the admin server, nil without
 	observer *observe.Observer // nil unless the proxy observes
 
 	reloading Reloading
+	standing  atomic.Pointer[standing]
+	version   string
+	started   time.Time
 
 	id        string // of the wake-up channel
 	hearing   sync.Once
@@ -70,7 +75,11 @@ func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer 
 // Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
 // program's, for the metrics. The caller runs Serve, which also cleans up.
 func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger, options ...Option) (_ *Proxy, err error) {
-	p := &Proxy{cfg: cfg, log: log}
+	p := &Proxy{cfg: cfg, log: log, version: version, started: time.Now()}
+	p.stand(standing{cfg: cfg, since: p.started})
+	if cfg.Admin != "" {
+		p.status = status.New(p.terms)
+	}
 	for _, set := range options {
 		set(p)
 	}

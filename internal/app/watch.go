@@ -16,7 +16,7 @@ var (
 	errDraining = errors.New("draining")
 )
 
-// serveAdmin begins to serve health and metrics, where that is wanted.
+// serveAdmin begins to serve the status page, health and metrics, where that is wanted.
 func (p *Proxy) serveAdmin(ctx context.Context) (err error) {
 	network, address := p.cfg.AdminAddress()
 	if address == "" {
@@ -27,7 +27,14 @@ func (p *Proxy) serveAdmin(ctx context.Context) (err error) {
 			return fmt.Errorf("admin: %w", err)
 		}
 	}
-	p.admin, err = admin.Start(ctx, admin.Options{Network: network, Address: address, Metrics: p.metrics.Handler(), Ready: p.ready})
+	options := admin.Options{
+		Network: network, Address: address, Metrics: p.metrics.Handler(), Status: p.status,
+		Ready: p.ready, About: p.about, Config: p.shownConfig, Token: p.cfg.Token, Hosts: p.cfg.AdminHosts, Pprof: p.cfg.AdminPprof,
+	}
+	if p.observer == nil {
+		options.Guard = overseer{p}
+	}
+	p.admin, err = admin.Start(ctx, options)
 	return err
 }
 

@@ -152,6 +152,13 @@ func (s *Server) accept(nc net.Conn) {
 	})
 }
 
+// Clients is how many are connected.
+func (s *Server) Clients() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.clients)
+}
+
 // Draining reports whether Shutdown has begun.
 func (s *Server) Draining() bool { return s.draining.Load() }
 

@@ -179,7 +179,7 @@ func (c *Collector) hold(r rank, now time.Time) (Hold, bool) {
 	n, _ := known.waiting()
 	h := Hold{
 		Session: shown(r.id, known.name), Holder: party(t.owner), Mode: t.mode, Command: t.command, Grant: t.grant, Since: t.granted,
-		Age: Millis(t.lasted(now)), Waited: Millis(t.waited(now)), Reads: t.reads, Writes: t.writes, Waiting: n, Superseded: known.superseded(t),
+		Age: Millis(t.lasted(now)), Waited: Millis(t.waited(now)), Reads: t.reads, Writes: t.writes, Waiting: n, Apart: t.apart, Superseded: known.superseded(t),
 	}
 	if lease := c.terms(known.name.Rule).Lease; lease > 0 {
 		left := Millis(max(lease-now.Sub(t.renewed), 0))
@@ -241,7 +241,7 @@ func (c *Collector) Queues(q Query) Page[Queue] {
 			}
 		}
 	})
-	return Page[Queue]{first.total, slices.Concat([]Queue{}, first.from(q.Offset))}
+	return Page[Queue]{first.total, append([]Queue{}, first.from(q.Offset)...)}
 }
 
 func (s *session) queue(now time.Time, n int, since time.Time) Queue {
@@ -369,4 +369,9 @@ func (c *Collector) Story(number uint64) (Story, bool) {
 		return Story{}, false
 	}
 	return one.story(), true
+}
+
+// Named is Session for a session by its names.
+func (c *Collector) Named(db int, rule, session string) (Known, bool) {
+	return c.Session(ID(c.id(db, rule, session)))
 }

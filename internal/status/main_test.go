@@ -53,6 +53,12 @@ func (s *stage) asks(e event.Event, behind event.Party) {
 	s.tells(e)
 }
 
+// quits leaves the line, as before each refusal of who has waited.
+func (s *stage) quits(e event.Event, reason string) {
+	e.Kind, e.Reason = event.Quit, reason
+	s.tells(e)
+}
+
 func (s *stage) granted(e event.Event, grant uint64, waited time.Duration) {
 	e.Kind, e.Grant, e.Took = event.Grant, grant, waited
 	s.tells(e)

@@ -2,7 +2,6 @@ package status
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,14 +9,31 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/event"
 )
 
-// Of refusals of those who waited in vain, which come in numbers, and of all others so many are kept.
+// Of refusals that come in numbers, and of all others, so many are kept.
 const (
 	vainMost  = 128
 	otherMost = 256
 )
 
-// inVain reports whether a refusal is that of who waited in vain, or must not wait.
-func inVain(e *event.Event) bool { return !strings.HasPrefix(e.Error, "FENCE") }
+// many reports whether a refusal is of those that come in numbers: of who waited in vain, or where nothing is enforced.
+func many(e *event.Event) bool { return e.Error == event.Locked || e.Kind == event.WouldRefuse }
+
+// Of those that have no error, the words that stand in its place.
+const (
+	observed = "OBSERVED" // it went on: its rule only observes
+	dropped  = "NIL"      // the client's own WATCH said so
+)
+
+// wordOf is the first word of the error.
+func wordOf(e *event.Event) string {
+	switch {
+	case e.Kind == event.WouldRefuse:
+		return observed
+	case e.Error == "":
+		return dropped
+	}
+	return e.Error
+}
 
 // refusal is a refused command and its story.
 type refusal struct {
@@ -60,14 +76,14 @@ func (r *ring) add(one *refusal, most int) {
 
 func (r *refusals) add(e *event.Event, id ID, at time.Time, own turn, others []turn) {
 	one := &refusal{
-		id: id, name: Name{DB: e.DB, Rule: e.Rule}, at: at, word: e.Error, reason: e.Reason, command: e.Command,
+		id: id, name: Name{DB: e.DB, Rule: e.Rule}, at: at, word: wordOf(e), reason: e.Reason, command: e.Command,
 		newest: e.Newest, other: kept(e.Other), own: own, others: others,
 	}
 	one.name.Session, one.name.Clipped = clip(e.Session, sessionMost)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one.number = r.newest.Load() + 1
-	if inVain(e) {
+	if many(e) {
 		r.vain.add(one, vainMost)
 	} else {
 		r.other.add(one, otherMost)

@@ -82,6 +82,7 @@ type figures struct {
 	commits  uint32
 	locked   uint32 // refusals of who waited in vain
 	fenced   uint32 // refusals for any other reason
+	observed uint32 // would have been refused
 	breaks   uint32
 	waits    times
 	holds    times
@@ -93,6 +94,7 @@ func (f *figures) merge(o *figures) {
 	f.commits += o.commits
 	f.locked += o.locked
 	f.fenced += o.fenced
+	f.observed += o.observed
 	f.breaks += o.breaks
 	f.waits.merge(&o.waits)
 	f.holds.merge(&o.holds)
@@ -123,29 +125,26 @@ func (t *tally) waited(d time.Duration) { t.now.waits.add(d) }
 func (t *tally) held(d time.Duration)   { t.now.holds.add(d) }
 
 func (t *tally) refused(e *event.Event) {
-	if inVain(e) {
+	switch {
+	case e.Kind == event.WouldRefuse:
+		t.now.observed++
+	case e.Error == event.Locked:
 		t.now.locked++
-	} else {
+	default:
 		t.now.fenced++
 	}
 }
 
-// series is the last hour, and what was counted in all.
+// series is the last hour.
 type series struct {
 	mu    sync.Mutex
 	slots [intervals]figures
-	total figures
 }
 
 // add adds what a shard has counted in one interval.
 func (s *series) add(f *figures) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.total.grants += f.grants
-	s.total.commits += f.commits
-	s.total.locked += f.locked
-	s.total.fenced += f.fenced
-	s.total.breaks += f.breaks
 	slot := &s.slots[f.start%intervals]
 	switch {
 	case slot.start < f.start:

@@ -41,6 +41,19 @@ func (s *session) holder() *turn {
 	return newest
 }
 
+// granted returns the open turn that has a grant, nil if there is none.
+func (s *session) granted(grant uint64) *turn {
+	if s == nil {
+		return nil
+	}
+	for _, t := range s.turns[openList] {
+		if t.grant == grant {
+			return t
+		}
+	}
+	return nil
+}
+
 // waiting is how many stand in line, and since when the first of them.
 func (s *session) waiting() (n int, since time.Time) {
 	for _, t := range s.turns[openList] {

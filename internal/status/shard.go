@@ -1,11 +1,15 @@
 package status
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/event"
 )
+
+// lost are the reasons of refusals after which the sequence holds nothing.
+var lost = event.BreakReasons()
 
 // shard has the sessions with one remainder of their ids.
 type shard struct {
@@ -39,6 +43,8 @@ func (s *shard) take(e *event.Event, id uint64, at time.Time) {
 	case event.Wait:
 		s.change(s.begin(e, id), func(t *turn) { t.asked, t.behind = at, kept(e.Other) })
 		s.hot.count(id, e, at, heat{waits: 1})
+	case event.Quit:
+		s.quit(e, id, at)
 	case event.Grant:
 		s.grant(e, id, at)
 	case event.Read:
@@ -60,9 +66,20 @@ func (s *shard) take(e *event.Event, id uint64, at time.Time) {
 		}
 	case event.Break, event.Release:
 		s.release(e, id, at)
-	case event.Refuse:
+	case event.Refuse, event.WouldRefuse:
 		s.refuse(e, id, at)
 	}
+}
+
+// quit notes that a command left its line.
+func (s *shard) quit(e *event.Event, id uint64, at time.Time) {
+	t := s.of(e, id)
+	if t == nil || !t.waits() {
+		return
+	}
+	s.tally.waited(t.waited(at))
+	s.hot.count(id, e, at, heat{waited: t.waited(at)})
+	s.change(t, func(t *turn) { t.ended, t.why = at, e.Reason })
 }
 
 // grant notes that a sequence was granted its session.
@@ -104,13 +121,10 @@ func (s *shard) release(e *event.Event, id uint64, at time.Time) {
 	s.change(t, func(t *turn) { t.ended, t.broken, t.why = at, e.Kind == event.Break, e.Reason })
 }
 
-// lost are the reasons of refusals after which the sequence holds nothing.
-var lost = map[string]bool{"superseded": true, "missing": true, "max_hold": true, "lost": true, "not_newest": true}
-
 // refuse notes a refusal and its story.
 func (s *shard) refuse(e *event.Event, id uint64, at time.Time) {
 	t := s.of(e, id)
-	own := turn{sequence: e.Sequence, owner: kept(e.Owner), mode: e.Mode, command: e.Command, grant: e.Grant}
+	own := turn{sequence: e.Sequence, apart: e.Apart, owner: kept(e.Owner), mode: e.Mode, command: e.Command, grant: e.Grant}
 	var others []turn
 	if known := s.sessions[id]; known != nil {
 		known.newest = max(known.newest, e.Newest, e.Other.Grant)
@@ -122,6 +136,9 @@ func (s *shard) refuse(e *event.Event, id uint64, at time.Time) {
 	own.session = nil
 	s.collector.refusals.add(e, ID(id), at, own, others)
 	s.tally.refused(e)
+	if e.Kind == event.WouldRefuse {
+		return
+	}
 	h := heat{refusals: 1}
 	switch {
 	case t == nil || !t.ended.IsZero():
@@ -129,7 +146,7 @@ func (s *shard) refuse(e *event.Event, id uint64, at time.Time) {
 		h.waited = t.waited(at)
 		s.tally.waited(h.waited)
 		s.change(t, func(t *turn) { t.ended, t.why = at, e.Error })
-	case lost[e.Reason]:
+	case e.Error == event.Fenced && slices.Contains(lost, e.Reason):
 		if t.holds() {
 			s.tally.held(t.lasted(at))
 		}
@@ -140,6 +157,9 @@ func (s *shard) refuse(e *event.Event, id uint64, at time.Time) {
 
 // of returns the turn of an event, nil if nothing was heard of it before.
 func (s *shard) of(e *event.Event, id uint64) *turn {
+	if e.Sequence == 0 && e.Apart && e.Grant > 0 {
+		return s.sessions[id].granted(e.Grant)
+	}
 	if t := s.turns[e.Sequence]; t != nil && t.session.id == id {
 		return t
 	}
@@ -157,7 +177,7 @@ func (s *shard) begin(e *event.Event, id uint64) *turn {
 	if t := s.of(e, id); t != nil && t.ended.IsZero() {
 		return t
 	}
-	return &turn{session: known, place: -1, sequence: e.Sequence, owner: kept(e.Owner), mode: e.Mode, command: e.Command}
+	return &turn{session: known, place: -1, sequence: e.Sequence, apart: e.Apart, owner: kept(e.Owner), mode: e.Mode, command: e.Command}
 }
 
 // change changes a turn, and moves it to where it belongs then.

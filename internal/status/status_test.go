@@ -175,6 +175,7 @@ func TestWhoWaitedInVainIsToldForWhom(t *testing.T) {
 	s.at(time.Second)
 	s.asks(b, behind)
 	s.at(2500 * time.Millisecond)
+	s.quits(b, "timeout")
 	s.refused(b, "LOCKED", "timeout", 0, behind)
 	page := s.Refusals(0, "LOCKED", all)
 	if page.Total != 1 || page.Items[0].Summary != "waited 1.5 s for worker-a" || time.Duration(page.Items[0].Waited) != 1500*time.Millisecond {
@@ -323,6 +324,55 @@ func TestQuantilesAreNearWhatTheyStandFor(t *testing.T) {
 	h.add(time.Hour)
 	if h.quantile(1) != time.Hour {
 		t.Error(h.quantile(1))
+	}
+}
+
+// Where a rule only observes, what would have been refused is told apart.
+func TestWhatWouldHaveBeenRefusedIsToldApart(t *testing.T) {
+	s := newStage(t)
+	a := agent("w", 1, "42")
+	s.reads(a, 0)
+	s.at(time.Second)
+	a.Kind, a.Reason, a.Command = event.WouldRefuse, "changed", "SET"
+	s.tells(a)
+	page := s.Refusals(0, "OBSERVED", all)
+	if now := s.Now(); page.Total != 1 || now.Hour.Observed != 1 || now.Hour.Fenced+now.Hour.Locked != 0 {
+		t.Errorf("%+v, %+v", page, now.Hour)
+	}
+	story, _ := s.Story(1)
+	if last := story.Story[len(story.Story)-1]; !strings.HasPrefix(last, "The rule only observes") {
+		t.Errorf("%q", story.Story)
+	}
+}
+
+// A grant that was acquired by itself may be given back over any connection, which is told without its sequence.
+func TestAGrantApartEndsWithItsRelease(t *testing.T) {
+	s := newStage(t)
+	a := agent("job", 1, "42")
+	a.Apart = true
+	s.granted(a, 10, 0)
+	if h := s.Holds(all); h.Total != 1 || !h.Items[0].Apart {
+		t.Errorf("%+v", h)
+	}
+	a.Sequence = 0
+	s.releases(a, 9)
+	if h := s.Holds(all); h.Total != 1 {
+		t.Error("another grant's release has ended it")
+	}
+	s.releases(a, 10)
+	if h := s.Holds(all); h.Total != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestWhoLeavesTheLineWaitsNoMore(t *testing.T) {
+	s := newStage(t)
+	a := agent("w", 1, "42")
+	s.asks(a, event.Party{Proxy: "there", Owner: "x"})
+	s.at(time.Second)
+	s.quits(a, "gone")
+	if now := s.Now(); now.Waiting != 0 || now.Hour.Waits.Count != 1 || s.Queues(all).Total != 0 {
+		t.Errorf("%+v", now)
 	}
 }
 

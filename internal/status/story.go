@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,9 +24,12 @@ var because = map[string]string{
 	"upstream":   "the connection to Redis over which the session was read had broken",
 	"revised":    "the rules were changed since the session was read, and the key is in another session now",
 	"lost":       "the lock provider had ended the hold",
-	"unfit":      "the agent beside the proxy was not healthy, and its holds were released",
 	"not_newest": "the grant that it presented was not the newest one",
-	"deadlock":   "it would have waited for a client that waits for a session of its own",
+	"unfit":      "the agent beside the proxy was not healthy, and its holds were released",
+	"held":       "somebody held the session, and the rule has nobody wait",
+	"full":       "as many waited for the session already as limits.waiters allows",
+	"deadlock":   "the holder waited for a session that the same client held",
+	"overtaken":  "a write came behind it on its connection, and must not wait for it",
 }
 
 func (r *refusal) view() Refusal {
@@ -33,9 +37,7 @@ func (r *refusal) view() Refusal {
 		Number: r.number, At: r.at, Session: shown(uint64(r.id), r.name), Error: r.word, Reason: r.reason, Command: r.command, Mode: r.own.mode,
 		Who: party(r.own.owner), Grant: r.own.grant, Newest: r.newest, Summary: r.summary(),
 	}
-	if r.own.waits() {
-		v.Waited = Millis(r.own.waited(r.at))
-	}
+	v.Waited = Millis(r.waited())
 	if by := r.against(); !unknown(by) {
 		other := party(by)
 		v.Other = &other
@@ -86,11 +88,12 @@ func (r *refusal) summary() string {
 	return strings.ReplaceAll(r.reason, "_", " ")
 }
 
+// waited is how long it waited in vain.
 func (r *refusal) waited() time.Duration {
-	if !r.own.waits() {
+	if r.word != event.Locked {
 		return 0
 	}
-	return r.own.waited(r.at)
+	return r.own.inVain(r.at)
 }
 
 // story is the refusal in full.
@@ -119,8 +122,10 @@ func (r *refusal) story() Story {
 		late = fmt.Sprintf(", %s after the read", span(r.at.Sub(r.own.read)))
 	}
 	switch {
-	case r.waited() > 0:
+	case r.waited() > 0 && r.reason == event.Timeout:
 		say("The %s of %s got in line at %s, waited %s, and gave up.", command, who, clock(r.own.asked), span(r.waited()))
+	case r.waited() > 0:
+		say("The %s of %s got in line at %s, and left it after %s: %s.", command, who, clock(r.own.asked), span(r.waited()), cmp.Or(because[r.reason], r.reason))
 	case r.reason == "superseded":
 		say("The %s of %s came at %s%s, under a grant that was no longer the newest.", command, who, clock(r.at), late)
 	case because[r.reason] != "":
@@ -128,8 +133,21 @@ func (r *refusal) story() Story {
 	default:
 		say("The %s of %s came at %s%s.", command, who, clock(r.at), late)
 	}
-	say("It was refused with %s; nothing was written.", r.word)
+	say("%s", outcome(r.word))
 	return s
+}
+
+// outcome is what a refusal came to.
+func outcome(word string) string {
+	switch word {
+	case observed:
+		return "The rule only observes: the command went on, and undid what was written in between."
+	case dropped:
+		return "EXEC answered nil, as the client's own WATCH would have it; nothing was written."
+	case event.Unknown:
+		return "It was answered with FENCEUNKNOWN: nobody knows whether it was written."
+	}
+	return "It was refused with " + word + "; nothing was written."
 }
 
 // successor says what is known of who stood against the refused command.
@@ -182,13 +200,16 @@ func (r *refusal) timeline() []Step {
 			Text: "was granted the session",
 		})
 	}
-	word := r.word
+	word := "was refused with " + r.word
+	if r.word == observed {
+		word = "would have been refused"
+	}
 	if r.reason != "" {
 		word += " (" + strings.ReplaceAll(r.reason, "_", " ") + ")"
 	}
 	steps = append(steps, Step{
 		At: r.at, Who: party(r.own.owner), Role: "refused", Kind: string(event.Refuse), Grant: r.own.grant,
-		Text: strings.TrimSpace(r.command + " was refused with " + word),
+		Text: strings.TrimSpace(r.command + " " + word),
 	})
 	slices.SortStableFunc(steps, func(a, b Step) int { return a.At.Compare(b.At) })
 	for i := range steps {

@@ -13,6 +13,7 @@ type turn struct {
 	place   int // among the shard's past turns, -1 while it is none
 
 	sequence uint64
+	apart    bool
 	owner    event.Party
 	mode     string
 	command  string // that began it
@@ -84,6 +85,14 @@ func (t *turn) waited(now time.Time) time.Duration {
 		now = t.ended
 	}
 	return max(now.Sub(t.asked), 0)
+}
+
+// inVain is how long it stood in line for nothing, 0 if it was granted or did not wait.
+func (t *turn) inVain(now time.Time) time.Duration {
+	if !t.granted.IsZero() {
+		return 0
+	}
+	return t.waited(now)
 }
 
 // lasted is how long it has held.

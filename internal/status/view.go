@@ -72,6 +72,7 @@ type Hold struct {
 	Reads      int       `json:"reads"`
 	Writes     int       `json:"writes"`
 	Waiting    int       `json:"waiting"`    // behind it, of this proxy's clients
+	Apart      bool      `json:"apart"`      // it was acquired by itself, and belongs to no connection
 	Superseded bool      `json:"superseded"` // somebody was granted the session since: its write will be refused
 }
 
@@ -119,7 +120,7 @@ type Refusal struct {
 	Number uint64    `json:"number"` // counts up
 	At     time.Time `json:"at"`
 	Session
-	Error   string `json:"error"` // first word of the reply
+	Error   string `json:"error"` // first word of the reply; OBSERVED: there was none, since the rule only observes; NIL: EXEC answered nil
 	Reason  string `json:"reason"`
 	Command string `json:"command"`
 	Mode    string `json:"mode"`
@@ -163,18 +164,19 @@ func (t *times) view() Times {
 
 // Figures are what was counted in a span of time.
 type Figures struct {
-	Grants  int   `json:"grants"`
-	Commits int   `json:"commits"`
-	Locked  int   `json:"locked"` // refused after waiting in vain
-	Fenced  int   `json:"fenced"` // refused for any other reason
-	Breaks  int   `json:"breaks"` // holds lost
-	Waits   Times `json:"waits"`  // of those that waited
-	Holds   Times `json:"holds"`  // that ended
+	Grants   int   `json:"grants"`
+	Commits  int   `json:"commits"`
+	Locked   int   `json:"locked"`   // refused after waiting in vain
+	Fenced   int   `json:"fenced"`   // refused for any other reason
+	Observed int   `json:"observed"` // would have been refused, where the rule only observes
+	Breaks   int   `json:"breaks"`   // holds lost
+	Waits    Times `json:"waits"`    // of those that waited
+	Holds    Times `json:"holds"`    // that ended
 }
 
 func (f *figures) view() Figures {
 	return Figures{
-		Grants: int(f.grants), Commits: int(f.commits), Locked: int(f.locked), Fenced: int(f.fenced), Breaks: int(f.breaks),
+		Grants: int(f.grants), Commits: int(f.commits), Locked: int(f.locked), Fenced: int(f.fenced), Observed: int(f.observed), Breaks: int(f.breaks),
 		Waits: f.waits.view(), Holds: f.holds.view(),
 	}
 }
