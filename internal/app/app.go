@@ -161,7 +161,7 @@ func (p *Proxy) sinks() event.Sink {
 	if p.cfg.Admin == "" {
 		return nil
 	}
-	return event.Fan(p.metrics)
+	return event.Fan(p.metrics, p.status)
 }
 
 // hear makes sure that the proxy hears of hand-overs to its waiters.

@@ -73,6 +73,9 @@ func (s *Sequence) tell(e event.Event) {
 	if e.Grant == 0 && s.state != Free && s.state != Seen {
 		e.Grant = s.grant
 	}
+	if e.Lease == 0 && e.Reason != event.Unasked && (e.Kind == event.Grant || e.Kind == event.Renew) {
+		e.Lease = s.Claim.Lease
+	}
 	e.Owner = PartyOf(tokenstore.Holder{Identity: s.Claim.Identity, Owner: s.Claim.Owner, Grant: e.Grant})
 	if s.state == Held {
 		e.Owner.Since = s.since

@@ -201,7 +201,7 @@ func (c *client) renew(args [][]byte) error {
 		c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Reason: event.Unasked})
 		return &downError{sub.record.String(), err}
 	}
-	c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Newest: grant})
+	c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Newest: grant, Lease: lease})
 	return c.local(resp.AppendInt(nil, lease.Milliseconds()))
 }
 

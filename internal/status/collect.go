@@ -181,8 +181,8 @@ func (c *Collector) hold(r rank, now time.Time) (Hold, bool) {
 		Session: shown(r.id, known.name), Holder: party(t.owner), Mode: t.mode, Command: t.command, Grant: t.grant, Since: t.granted,
 		Age: Millis(t.lasted(now)), Waited: Millis(t.waited(now)), Reads: t.reads, Writes: t.writes, Waiting: n, Apart: t.apart, Superseded: known.superseded(t),
 	}
-	if lease := c.terms(known.name.Rule).Lease; lease > 0 {
-		left := Millis(max(lease-now.Sub(t.renewed), 0))
+	if t.lease > 0 {
+		left := Millis(max(t.lease-now.Sub(t.renewed), 0))
 		h.LeaseLeft = &left
 	}
 	return h, true
@@ -195,7 +195,7 @@ var Sorts = []string{"age", "lease", "waiting", "session", "rule", "holder"}
 func (q *Query) rank(r *rank, known *session, t *turn) {
 	switch q.Sort {
 	case "lease":
-		r.number = t.renewed.UnixNano()
+		r.number = t.renewed.Add(t.lease).UnixNano()
 	case "waiting":
 		n, _ := known.waiting()
 		r.number = int64(n)

@@ -60,7 +60,7 @@ func (s *stage) quits(e event.Event, reason string) {
 }
 
 func (s *stage) granted(e event.Event, grant uint64, waited time.Duration) {
-	e.Kind, e.Grant, e.Took = event.Grant, grant, waited
+	e.Kind, e.Grant, e.Took, e.Lease = event.Grant, grant, waited, usual.Lease
 	s.tells(e)
 }
 

@@ -62,7 +62,7 @@ func (s *shard) take(e *event.Event, id uint64, at time.Time) {
 		})
 	case event.Renew:
 		if t := s.of(e, id); t != nil && e.Reason == "" {
-			t.renewed = at
+			t.renewed, t.lease = at, e.Lease
 		}
 	case event.Break, event.Release:
 		s.release(e, id, at)
@@ -97,7 +97,7 @@ func (s *shard) grant(e *event.Event, id uint64, at time.Time) {
 		if e.Other.Owner != "" || e.Other.Proxy != "" {
 			t.behind = kept(e.Other)
 		}
-		t.granted, t.renewed = at, at
+		t.granted, t.renewed, t.lease = at, at, e.Lease
 		t.hear(e.Grant)
 	})
 	if waited := t.waited(at); waited > 0 {

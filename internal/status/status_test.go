@@ -33,7 +33,7 @@ func TestAHoldShowsFromItsGrantToItsRelease(t *testing.T) {
 		t.Errorf("age %v, lease left %v", h.Age, *h.LeaseLeft)
 	}
 	renewal := a
-	renewal.Kind, renewal.Grant = event.Renew, 10
+	renewal.Kind, renewal.Grant, renewal.Lease = event.Renew, 10, usual.Lease
 	s.tells(renewal)
 	if h := s.Holds(all).Items[0]; time.Duration(*h.LeaseLeft) != 30*time.Second {
 		t.Errorf("after a renewal the lease has %v left", *h.LeaseLeft)
@@ -362,6 +362,12 @@ func TestAGrantApartEndsWithItsRelease(t *testing.T) {
 	s.releases(a, 10)
 	if h := s.Holds(all); h.Total != 0 {
 		t.Errorf("%+v", h)
+	}
+	a.Sequence = 2
+	s.granted(a, 11, 0)
+	s.at(usual.Lease + time.Second) // its end is told to nobody
+	if h := s.Holds(all); h.Total != 0 {
+		t.Errorf("after its time: %+v", h)
 	}
 }
 

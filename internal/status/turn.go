@@ -23,6 +23,7 @@ type turn struct {
 	asked   time.Time // got in line
 	granted time.Time
 	renewed time.Time // its lease was, last
+	lease   time.Duration
 	read    time.Time // first
 	reads   int
 	wrote   time.Time // last
@@ -65,6 +66,8 @@ const slack = 30 * time.Second
 // overdue reports whether the turn must be over by now, though nothing was heard of its end.
 func (t *turn) overdue(now time.Time, limit Terms) bool {
 	switch {
+	case t.apart && t.lease > 0 && t.holds(): // nobody is told when its lease is over
+		return now.Sub(t.renewed) > t.lease
 	case limit == Terms{}:
 		return false
 	case t.waits():

@@ -67,7 +67,7 @@ type Hold struct {
 	Grant      uint64    `json:"grant"`
 	Since      time.Time `json:"since"`
 	Age        Millis    `json:"age_ms"`
-	LeaseLeft  *Millis   `json:"lease_left_ms"` // of the lease as the rule has it; null if it is not known
+	LeaseLeft  *Millis   `json:"lease_left_ms"` // null if it is not known
 	Waited     Millis    `json:"waited_ms"`     // before it was granted
 	Reads      int       `json:"reads"`
 	Writes     int       `json:"writes"`
