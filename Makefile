@@ -134,6 +134,10 @@ alerts: ## Check and test the Prometheus alert rules
 	promtool check rules charts/fence-proxy/files/alerts.yaml
 	promtool test rules integration/monitoring/alerts.test.yaml
 
+.PHONY: screenshots
+screenshots: deps ## Make docs/status-page*.png anew, from agents at work on a real Redis: 6 minutes
+	$(GO) test -tags integration -run '^$$' -bench Screenshots -benchtime 1x -timeout 0 ./integration/page -screenshots '$(CURDIR)/docs'
+
 .PHONY: lint
 lint: ## Check format, go.mod, style and known vulnerabilities
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }

@@ -21,6 +21,7 @@ command -v redis-cli >/dev/null || missing+=(redis-tools)
 has_redis_py || missing+=(python3-redis)
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
+command -v chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
 command -v etcd >/dev/null || missing+=(etcd-server)
 command -v "${CC:-gcc}" >/dev/null || missing+=(gcc libc6-dev) # for the race detector
 command -v promtool >/dev/null || missing+=(prometheus)

@@ -6,10 +6,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -49,7 +47,7 @@ type outcome struct {
 func clients(t *testing.T) []client {
 	t.Helper()
 	python := []string{harness.Python(t), filepath.Join("python", "redispy.py")}
-	installNodePackages(t)
+	harness.InstallNodePackages(t, "node")
 	return []client{
 		{"redis-py", "ResponseError", program(python)},
 		{"ioredis", "ReplyError", program([]string{"node", filepath.Join("node", "ioredis.js")})},
@@ -169,33 +167,4 @@ func increment(document, name string) (string, error) {
 	counts[name]++
 	text, err := json.Marshal(counts)
 	return string(text), err
-}
-
-// installing is one test's at a time.
-var installing sync.Mutex
-
-// installNodePackages installs what node/package-lock.json names, unless it is there.
-func installNodePackages(t *testing.T) {
-	t.Helper()
-	installing.Lock()
-	defer installing.Unlock()
-	lock, err := os.ReadFile(filepath.Join("node", "package-lock.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installed := filepath.Join("node", "node_modules", ".installed") // the lock file of a finished installation
-	if have, err := os.ReadFile(installed); err == nil && bytes.Equal(have, lock) {
-		return
-	}
-	npm := exec.CommandContext(t.Context(), "npm", "ci", "--no-audit", "--no-fund")
-	npm.Dir = "node"
-	if out, err := npm.CombinedOutput(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			t.Fatal("no npm: apt-get install nodejs npm")
-		}
-		t.Fatalf("npm ci: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(installed, lock, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,7 +12,7 @@ import (
 func AddFlags(flags *pflag.FlagSet) {
 	d := defaults()
 	flags.String("listen", d.Listen, "where clients connect: `host:port` or unix:///path")
-	flags.String("admin", d.Admin, "where health and metrics are served: `host:port`, unix:///path, or nothing to turn it off")
+	flags.String("admin", d.Admin, "where the status page, health and metrics are served: `host:port`, unix:///path, or nothing to turn it off")
 	flags.String("upstream", d.Upstream.URL, "the Redis that holds the data: redis://…, unix:///path or embedded:, as `URL`")
 	flags.String("name", d.Name, "this proxy's `name` in messages")
 	flags.String("log-level", d.Log.Level, "least `level` that is logged: debug, info, warn or error")
