@@ -16,6 +16,7 @@ import (
 )
 
 func TestARunningProxySaysWhatIsHeld(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: endless("60s")})
 	a, _ := connect(t, "A", proxy.Addr)
@@ -64,6 +65,7 @@ func TestARunningProxySaysWhatIsHeld(t *testing.T) {
 }
 
 func TestWhatIsAskedOfNobodyIsAnError(t *testing.T) {
+	t.Parallel()
 	nobody := harness.FreePort(t)
 	for _, args := range [][]string{{"top", "--once"}, {"holds"}, {"explain", "k"}} {
 		addr := "127.0.0.1:" + strconv.Itoa(nobody)
@@ -81,6 +83,7 @@ func TestWhatIsAskedOfNobodyIsAnError(t *testing.T) {
 
 // In a terminal top goes on until q, and leaves the screen as it was.
 func TestTopIsLiveInATerminal(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: endless("0s")})
 	top := exec.Command("script", "-qefc", harness.Build(t)+" top --interval 100ms --admin "+proxy.Admin, "/dev/null")
@@ -131,6 +134,7 @@ func (t *transcript) String() string {
 }
 
 func TestTheConfigurationInForceIsShownAfterAReload(t *testing.T) {
+	t.Parallel()
 	server := harness.StartRedis(t, harness.WithPassword("hunter2"))
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, Admin: true, ConfigYAML: "drain: 5s\n" + endless("0s"), Env: []string{"FENCE_ADMIN_TOKEN=hunter2-hunter2-hunter2"}})
 	shows := func(parts ...string) {

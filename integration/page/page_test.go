@@ -72,7 +72,9 @@ func TestARefusalIsFollowedFromTheEventToItsStory(t *testing.T) {
 			}
 			at = next
 		}
-		w.isAccessible()
+		if i == 0 || i == len(windows)-1 {
+			w.isAccessible()
+		}
 		w.press("Escape")
 		w.gone("#detail")
 		w.ranWell()
@@ -133,7 +135,7 @@ func TestThePageWorksByKeyboard(t *testing.T) {
 	w.until(focused + " === 'kept'")
 	w.press("Enter")
 	w.shows("#detail[open] #detail-title", "kept")
-	w.shows("#detail .facts", "worker-b")
+	w.shows("#detail-body", "worker-b")
 	w.until("document.getElementById('detail').contains(document.activeElement)")
 	w.press("Escape")
 	w.gone("#detail")
