@@ -56,7 +56,7 @@ type Proxy struct {
 	observer *observe.Observer // nil unless the proxy observes
 
 	reloading Reloading
-	standing  atomic.Pointer[standing]
+	used      atomic.Pointer[inUse]
 	version   string
 	started   time.Time
 
@@ -76,7 +76,7 @@ func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer 
 // program's, for the metrics. The caller runs Serve, which also cleans up.
 func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger, options ...Option) (_ *Proxy, err error) {
 	p := &Proxy{cfg: cfg, log: log, version: version, started: time.Now()}
-	p.stand(standing{cfg: cfg, since: p.started})
+	p.use(inUse{cfg: cfg, since: p.started})
 	if cfg.Admin != "" {
 		p.status = status.New(p.terms)
 	}

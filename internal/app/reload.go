@@ -23,7 +23,7 @@ type Reloading struct {
 // Follow has the proxy, once it serves, take over what its source says. It is called before Serve.
 func (p *Proxy) Follow(r Reloading) {
 	p.reloading = r
-	p.stand(standing{cfg: p.cfg, file: r.Source.Path(), since: p.started})
+	p.use(inUse{cfg: p.cfg, file: r.Source.Path(), since: p.started})
 	p.metrics.ConfigLoaded()
 }
 
@@ -43,9 +43,9 @@ func (p *Proxy) follow(ctx context.Context) {
 		}
 		p.metrics.ConfigReloaded(news.Err == nil)
 		if news.Err != nil {
-			failed := *p.standing.Load()
+			failed := *p.used.Load()
 			failed.failed = news.Err.Error()
-			p.stand(failed)
+			p.use(failed)
 			p.log.Error("configuration not reloaded, the one before stays", "asked", news.Asked,
 				"error", strings.ReplaceAll(news.Err.Error(), "\n", "; "))
 		}
@@ -61,7 +61,7 @@ func (p *Proxy) reload(ctx context.Context, next *config.Config) error {
 		}
 	}
 	p.cfg = cfg
-	p.stand(standing{cfg: cfg, file: p.reloading.Source.Path(), since: time.Now(), restart: restart})
+	p.use(inUse{cfg: cfg, file: p.reloading.Source.Path(), since: time.Now(), restart: restart})
 	p.countRules()
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	p.server.Revise(cfg.Set, proxy.Limits(cfg.Limits))

@@ -18,8 +18,8 @@ import (
 // showWaiters is how many of those in line at the store are named.
 const showWaiters = 10
 
-// standing is the configuration in force, and how it came to be.
-type standing struct {
+// inUse is the configuration in force, and how it came to be.
+type inUse struct {
 	cfg     *config.Config
 	file    string
 	since   time.Time
@@ -27,11 +27,11 @@ type standing struct {
 	failed  string   // why the file as it is now was not taken over
 }
 
-// stand has everybody see a configuration from now on.
-func (p *Proxy) stand(s standing) { p.standing.Store(&s) }
+// use has everybody see a configuration from now on.
+func (p *Proxy) use(s inUse) { p.used.Store(&s) }
 
 // inForce is the configuration in force, for any goroutine.
-func (p *Proxy) inForce() *config.Config { return p.standing.Load().cfg }
+func (p *Proxy) inForce() *config.Config { return p.used.Load().cfg }
 
 // terms are a rule's times, for the status page.
 func (p *Proxy) terms(name string) status.Terms {
@@ -63,7 +63,7 @@ func (p *Proxy) about() admin.About {
 
 // shownConfig is the configuration in force as it may be shown.
 func (p *Proxy) shownConfig() (admin.Config, error) {
-	s := p.standing.Load()
+	s := p.used.Load()
 	text, err := s.cfg.YAML()
 	return admin.Config{
 		File: s.file, Loaded: s.since, Restart: append([]string{}, s.restart...), Failed: s.failed, Contents: s.cfg.Show(), YAML: text,
