@@ -192,8 +192,9 @@ func TestTurnsOnSessionsOfTheirOwnAreNeitherRefusedNorWait(t *testing.T) {
 
 // Tasks that share a connection are told apart from the start only if the rule says that a client is one owner. And
 // they wait for each other's sessions at another proxy while their own writes wait behind them, so they have one proxy here.
+//
+// Not parallel: a pool's task that takes two seconds from its read to its write is not told from others.
 func TestTurnsOnSharedSessionsLoseNothing(t *testing.T) {
-	t.Parallel()
 	for _, c := range turners(t) {
 		proxies, config := 1, guardingTurns+"    owner: client\n"
 		if c.pools {
