@@ -9,12 +9,14 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/fence-proxy/fence-proxy/internal/app"
 	"github.com/fence-proxy/fence-proxy/internal/config"
+	"github.com/fence-proxy/fence-proxy/internal/telemetry"
 )
 
 func newServe() *cobra.Command {
@@ -35,14 +37,20 @@ func newServe() *cobra.Command {
 		reload := make(chan os.Signal, 1)
 		signal.Notify(reload, syscall.SIGHUP)
 		defer signal.Stop(reload)
+		sends, err := telemetry.Start(ctx, telemetry.Options{Settings: telemetry.Settings(cfg.Telemetry), Name: cfg.Name, Version: version})
+		if err != nil {
+			return err
+		}
+		defer closeTelemetry(sends)
 		level := new(slog.LevelVar)
-		log := newLogger(cmd.ErrOrStderr(), cfg.Log, level)
+		log := slog.New(sends.Logger(newLogger(cmd.ErrOrStderr(), cfg.Log, level).Handler()))
 		redis.SetLogger(driverLog{log})
 		for _, note := range cfg.Notes() {
 			log.Info("note", "config", note)
 		}
 		log.Info("starting", "version", version, "config", cfg)
-		p, err := app.Start(ctx, cfg, version, log)
+		sends.Say(log)
+		p, err := app.Start(ctx, cfg, version, log, app.Sending(sends))
 		if err != nil {
 			return err
 		}
@@ -50,6 +58,15 @@ func newServe() *cobra.Command {
 		return p.Serve(ctx)
 	}
 	return cmd
+}
+
+// lastTelemetry is how long a collector may take to take what is left at the end.
+const lastTelemetry = 2 * time.Second
+
+func closeTelemetry(t *telemetry.Telemetry) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastTelemetry)
+	defer cancel()
+	t.Close(ctx)
 }
 
 // oneThread lets one thread run the proxy's code, unless GOMAXPROCS says otherwise. One keeps up

@@ -27,6 +27,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/observe"
 	"github.com/fence-proxy/fence-proxy/internal/proxy"
 	"github.com/fence-proxy/fence-proxy/internal/status"
+	"github.com/fence-proxy/fence-proxy/internal/telemetry"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -55,6 +56,9 @@ type Proxy struct {
 	status   *status.Collector // for the admin server, nil without
 	observer *observe.Observer // nil unless the proxy observes
 
+	telemetry *telemetry.Telemetry // nil: nothing is sent
+	tracer    *telemetry.Tracer    // nil: no traces are
+
 	reloading Reloading
 	used      atomic.Pointer[inUse]
 	version   string
@@ -71,6 +75,9 @@ type Option func(*Proxy)
 
 // Observed has an observer told of all that passes. The configuration has no rules then.
 func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer = by } }
+
+// Sending has the proxy's telemetry sent. The caller closes it when the proxy has ended.
+func Sending(by *telemetry.Telemetry) Option { return func(p *Proxy) { p.telemetry = by } }
 
 // Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
 // program's, for the metrics. The caller runs Serve, which also cleans up.
@@ -89,8 +96,8 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		}
 	}()
 	p.metrics = metrics.None()
-	if cfg.Admin != "" { // else nobody reads them
-		if p.metrics, err = metrics.New(version); err != nil {
+	if p.counts() {
+		if p.metrics, err = metrics.New(version, p.telemetry.Metrics()...); err != nil {
 			return nil, err
 		}
 	}
@@ -111,6 +118,9 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	p.id = strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(p.id, p.grants(), log)
+	if err := p.trace(ctx); err != nil {
+		return nil, err
+	}
 	p.locks.Observe(p.sinks())
 	if p.observer == nil {
 		if err := p.lockElsewhere(); err != nil {
@@ -124,7 +134,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
-		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Hear: p.hear,
+		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Spans: p.spans(), Hear: p.hear,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
@@ -158,11 +168,17 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 
 // sinks are who is told of guarded sequences, nil if nobody is.
 func (p *Proxy) sinks() event.Sink {
-	if p.cfg.Admin == "" {
-		return nil
+	if !p.counts() {
+		return event.Fan(p.sink())
 	}
-	return event.Fan(p.metrics, p.status)
+	if p.cfg.Admin == "" {
+		return event.Fan(p.metrics, p.sink())
+	}
+	return event.Fan(p.metrics, p.status, p.sink())
 }
+
+// counts reports whether anybody reads the metrics.
+func (p *Proxy) counts() bool { return p.cfg.Admin != "" || p.telemetry.Metrics() != nil }
 
 // hear makes sure that the proxy hears of hand-overs to its waiters.
 func (p *Proxy) hear(ctx context.Context) error {

@@ -68,6 +68,7 @@ func (c *Config) check() []finding {
 	}
 	word("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	word("log.format", c.Log.Format, "text", "json")
+	found = append(found, c.Telemetry.check()...)
 	return found
 }
 

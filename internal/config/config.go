@@ -43,6 +43,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Log is how the proxy logs.
 	Log Log `yaml:"log"`
+	// Telemetry is what is sent to an OpenTelemetry collector.
+	Telemetry Telemetry `yaml:"telemetry"`
 	// Rules are the rules in the order they were written.
 	Rules []*rule.Rule `yaml:"rules"`
 
@@ -157,8 +159,9 @@ func defaults() *Config {
 			Connections: 10_000, Request: size.GB, Nesting: 10_000, Pipeline: 10_000,
 			OutputBuffer: size.GB, OutputTimeout: 5 * time.Minute, Waiters: 1000,
 		},
-		Log: Log{Level: "info", Format: "text"},
-		Set: new(rule.Set),
+		Log:       Log{Level: "info", Format: "text"},
+		Telemetry: Telemetry{Protocol: ProtocolHTTP, Traces: true, Metrics: true, Logs: true, Sample: 1},
+		Set:       new(rule.Set),
 	}
 }
 

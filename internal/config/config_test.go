@@ -101,6 +101,7 @@ lock:
   on_provider_down: pass
   agent_health: {http: "http://127.0.0.1:8000/healthz", tcp: "127.0.0.1:8000", interval: 2s, timeout: 500ms, failures: 2}
 log: {level: debug, format: json}
+telemetry: {endpoint: "https://collector:4317/", protocol: grpc, traces: false, metrics: false, logs: false, sample: 0.25, session_names: true}
 rules:
   - name: chat
     prefix: "agent:ctx:"
@@ -127,7 +128,8 @@ rules:
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
-		"log.level=debug log.format=json rules=[chat shared binary]"; got != want {
+		"log.level=debug log.format=json telemetry.endpoint=https://collector:4317/ telemetry.protocol=grpc telemetry.traces=false "+
+		"telemetry.metrics=false telemetry.logs=false telemetry.sample=0.25 telemetry.session_names=true rules=[chat shared binary]"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	want, err := rule.Compile(rule.Rule{
@@ -209,6 +211,8 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",
 		"limits.output_buffer": "9mb", "limits.output_timeout": "9s", "limits.waiters": "9",
 		"lock.on_provider_down": "pass", "lock.agent_health.http": "http://h/x", "lock.agent_health.tcp": "h:1",
+		"telemetry.endpoint": "http://h:1", "telemetry.protocol": "grpc", "telemetry.traces": "false", "telemetry.metrics": "false",
+		"telemetry.logs": "false", "telemetry.sample": "0.5", "telemetry.session_names": "true",
 		"lock.agent_health.interval": "9s", "lock.agent_health.timeout": "9s", "lock.agent_health.failures": "9",
 	}
 	withKinds(t)                                                                                    // whose settings have a test of their own

@@ -34,6 +34,7 @@ func words() map[string][]string {
 		"lock.on_provider_down": {onDownRefuse, onDownPass},
 		"log.level":             {"debug", "info", "warn", "error"},
 		"log.format":            {"text", "json"},
+		"telemetry.protocol":    {ProtocolGRPC, ProtocolHTTP},
 		"rules.mode":            texts(rule.ModeLock, rule.ModeFence, rule.ModeAuto, rule.ModeObserve, rule.ModePass),
 		"rules.owner":           texts(rule.OwnerAuto, rule.OwnerConnection, rule.OwnerClient, rule.OwnerProxy),
 		"rules.client_by":       texts(rule.ByAddress, rule.ByName),
@@ -75,6 +76,8 @@ func schemaOfOption(t reflect.Type, key string) map[string]any {
 	switch t.Kind() {
 	case reflect.Struct:
 		return schemaOf(t, key+".")
+	case reflect.Float64:
+		return map[string]any{"type": "number", "minimum": 0}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case reflect.String:

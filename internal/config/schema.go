@@ -98,7 +98,7 @@ func listOf(text string) []string {
 }
 
 // setText sets a field, which is some kind of text, a duration, a size, a
-// whole number, yes or no, or a list of texts, from text.
+// number, yes or no, or a list of texts, from text.
 func setText(field reflect.Value, text string) *fault {
 	switch field.Type() {
 	case reflect.TypeFor[time.Duration]():
@@ -119,6 +119,12 @@ func setText(field reflect.Value, text string) *fault {
 			return &fault{fmt.Sprintf("%q is not a whole number", text), "write digits only, as in 1000"}
 		}
 		field.SetInt(int64(n))
+	case reflect.TypeFor[float64]():
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return &fault{fmt.Sprintf("%q is not a number", text), "write digits, as in 0.1"}
+		}
+		field.SetFloat(n)
 	case reflect.TypeFor[bool]():
 		yes, err := strconv.ParseBool(text)
 		if err != nil {

@@ -9,7 +9,11 @@
 // these end at the store, and whoever is told of that is told. Reads and writes may do without a hold, and come by themselves then.
 package event
 
-import "time"
+import (
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+)
 
 // Kind is what has happened.
 type Kind string
@@ -49,16 +53,17 @@ type Event struct {
 	Kept     string        // the rule's owner setting
 	Session  string
 	DB       int
-	Owner    Party         // whose sequence it is
-	Apart    bool          // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO, exec)
-	Command  string        // the client's command in upper case, never an argument; "" where none is at hand
-	Grant    uint64        // the sequence's grant, 0 without one
-	Lease    time.Duration // of a Grant, and of a Renew that came about: how long the hold lasts from now on unless it is renewed; 0 if unknown
-	Seq      uint64        // of a Commit: which write under the grant; 0: the store has counted
-	Newest   uint64        // the newest grant of the session, 0 if unknown
-	Error    string        // of a Refuse: first word of the error reply, LOCKED whatever the rule's locked_error is; "" where the client's own WATCH said so
-	Reason   string        // in one word
-	Other    Party         // who stands against it
+	Owner    Party             // whose sequence it is
+	Apart    bool              // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO, exec)
+	Command  string            // the client's command in upper case, never an argument; "" where none is at hand
+	Grant    uint64            // the sequence's grant, 0 without one
+	Lease    time.Duration     // of a Grant, and of a Renew that came about: how long the hold lasts from now on unless it is renewed; 0 if unknown
+	Seq      uint64            // of a Commit: which write under the grant; 0: the store has counted
+	Newest   uint64            // the newest grant of the session, 0 if unknown
+	Error    string            // of a Refuse: first word of the error reply, LOCKED whatever the rule's locked_error is; "" where the client's own WATCH said so
+	Reason   string            // in one word
+	Other    Party             // who stands against it
+	Trace    trace.SpanContext // of the application, as the client has said it; not valid if it has not
 }
 
 // Sink is told of events. It is called from the guard's own path with its locks held, by many goroutines at a time: it must not

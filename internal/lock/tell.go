@@ -3,6 +3,8 @@ package lock
 import (
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
@@ -16,6 +18,7 @@ type telling struct {
 	told    bool              // the end of what it stands for was told
 	read    bool              // a read of the command at hand was told
 	command string            // at hand
+	trace   trace.SpanContext // of the application, that the command at hand is part of
 	asked   time.Time         // when the store was asked last
 	since   time.Time         // in line; zero: it is not
 	behind  tokenstore.Holder // whom it waits for
@@ -45,14 +48,15 @@ func (m *Manager) send(e event.Event) {
 	m.events.Put(p)
 }
 
-// Tell tells of a step of the sequence. What the sequence itself knows is filled in.
-func (s *Sequence) Tell(e event.Event) {
+// Tell tells of a step of the sequence, and returns the sequence's number. What the sequence itself knows is filled in.
+func (s *Sequence) Tell(e event.Event) uint64 {
 	if s.manager.sink == nil {
-		return
+		return 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tell(e)
+	return s.story.number
 }
 
 // tell is Tell, with mu held.
@@ -69,6 +73,9 @@ func (s *Sequence) tell(e event.Event) {
 	e.Session, e.DB, e.Apart = s.Record.Session, s.Record.DB, s.apart
 	if e.Command == "" {
 		e.Command = s.story.command
+	}
+	if !e.Trace.IsValid() {
+		e.Trace = s.story.trace
 	}
 	if e.Grant == 0 && s.state != Free && s.state != Seen {
 		e.Grant = s.grant
@@ -96,14 +103,15 @@ func PartyOf(h tokenstore.Holder) event.Party {
 	return event.Party{Proxy: h.Proxy, Client: h.Client, Name: h.Name, Owner: h.Owner, Grant: h.Grant, Since: h.Since}
 }
 
-// Serves notes which command is about to be carried out in the sequence, in upper case.
-func (s *Sequence) Serves(command string) {
+// Serves notes which command is about to be carried out in the sequence, in upper case, and of which trace of the application
+// it is part, if any.
+func (s *Sequence) Serves(command string, in trace.SpanContext) {
 	if s.manager.sink == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.story.command = command
+	s.story.command, s.story.trace = command, in
 }
 
 // served notes that it was.
@@ -114,7 +122,7 @@ func (s *Sequence) served() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.quit(event.Other)
-	s.story.command, s.story.read = "", false
+	s.story.command, s.story.trace, s.story.read = "", trace.SpanContext{}, false
 }
 
 // Waits tells that the command at hand stands in line behind a holder. It is told once, until the line is left.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -218,7 +220,7 @@ func TestAWaitIsToldOnceAndEndsWithAGrantOrWithout(t *testing.T) {
 		for _, x := range []*client{b, c} {
 			s := x.enter("s")
 			x.f.begin(s.Record, s.Claim, x.waiter.ID(), tokenstore.Basis{})
-			s.Serves("GET")
+			s.Serves("GET", trace.SpanContext{})
 			s.Waits(holder)
 			s.Waits(holder) // another attempt
 		}
@@ -372,7 +374,7 @@ func TestWithoutAListenerNothingIsPutTogether(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(100, func() {
 			s.Tell(event.Event{Kind: event.Renew})
-			s.Serves("GET")
+			s.Serves("GET", trace.SpanContext{})
 			s.Waits(tokenstore.Holder{})
 			s.Quits(event.Timeout)
 		}); n != 0 {

@@ -43,9 +43,9 @@ type Metrics struct {
 	provider *sdk.MeterProvider
 }
 
-// New returns the metrics of a proxy of this version; the caller closes them. Further readers, of OTLP say, read the same
-// instruments.
-func New(version string, readers ...sdk.Reader) (*Metrics, error) {
+// New returns the metrics of a proxy of this version; the caller closes them. more are further readers of the same instruments, of
+// OTLP say, and what they tell of the proxy.
+func New(version string, more ...sdk.Option) (*Metrics, error) {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reader, err := exporter.New(exporter.WithRegisterer(m.registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo(),
@@ -54,10 +54,7 @@ func New(version string, readers ...sdk.Reader) (*Metrics, error) {
 		return nil, fmt.Errorf("make the metrics: %w", err)
 	}
 	options := []sdk.Option{sdk.WithReader(reader), sdk.WithCardinalityLimit(0)} // the rules bound it
-	for _, r := range readers {
-		options = append(options, sdk.WithReader(r))
-	}
-	m.provider = sdk.NewMeterProvider(options...)
+	m.provider = sdk.NewMeterProvider(append(options, more...)...)
 	if err := m.instruments(m.provider.Meter(scope), version); err != nil {
 		return nil, fmt.Errorf("make the metrics: %w", err)
 	}

@@ -101,7 +101,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	defer cancel(nil)
 	c.inLine = place{s, true}
 	c.parts = append(c.parts[:0], part{sequence: s})
-	s.Serves("FENCE.ACQUIRE")
+	s.Serves("FENCE.ACQUIRE", c.traces.take())
 	w := c.watch()
 	ended := make(chan struct{})
 	go func() {

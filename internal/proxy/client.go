@@ -80,6 +80,7 @@ type client struct {
 	carried  bool   // its upstream connection is not its first
 	grants   grants // that it has acquired, and acts under
 	doing    uint64 // the grant that the present command is done under (do.go)
+	traces   traces // of the application
 
 	seen    *observe.Conn // nil unless the proxy observes
 	library struct{ name, version string }
@@ -236,7 +237,7 @@ func (c *client) handle(req resp.Request) error {
 		return c.say(req)
 	}
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
-	c.cmd = cmd
+	c.cmd, c.traces.now = cmd, nil
 	c.arm(cmd)
 	p, err := c.plan(cmd, req.Args)
 	switch {

@@ -47,6 +47,7 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
+	c.traces.take()
 	for {
 		err := c.attempt(p, b, start, run)
 		var kin *kinError
@@ -77,7 +78,7 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 	}
 	c.readBy(p.reached)
 	for i := range p.parts {
-		p.parts[i].sequence.Serves(b.verb)
+		p.parts[i].sequence.Serves(b.verb, c.traces.at())
 	}
 	err := run(p, b, start)
 	c.reading = nil

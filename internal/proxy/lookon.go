@@ -26,8 +26,8 @@ func (c *client) lookedOn(s *lock.Sequence, err error) bool {
 	if s.Rule.Enforces() || !errors.As(err, &fenced) {
 		return false
 	}
-	c.tellFenced(fenced, event.Event{Kind: event.WouldRefuse})
-	c.srv.log.Warn("would be FENCED", "client", c.address(), "name", c.state.name, "rule", fenced.Record.Rule, "session", fenced.Record.Session,
+	ctx := c.tellFenced(fenced, event.Event{Kind: event.WouldRefuse})
+	c.srv.log.WarnContext(ctx, "would be FENCED", "client", c.address(), "name", c.state.name, "rule", fenced.Record.Rule, "session", fenced.Record.Session,
 		"reason", string(fenced.Reason))
 	return true
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -28,31 +29,31 @@ func (c *client) logRefusal(err error) {
 	case errors.As(err, &word):
 		log.Debug("command not understood", "error", err)
 	case errors.As(err, &fenced):
-		c.tellFenced(fenced, event.Event{Kind: event.Refuse, Error: event.Fenced})
-		log.Warn("FENCED", "rule", fenced.Record.Rule, "session", fenced.Record.Session, "reason", string(fenced.Reason),
+		ctx := c.tellFenced(fenced, event.Event{Kind: event.Refuse, Error: event.Fenced})
+		log.WarnContext(ctx, "FENCED", "rule", fenced.Record.Rule, "session", fenced.Record.Session, "reason", string(fenced.Reason),
 			"grant", fenced.Grant, "newest", fenced.Newest, "holder", holderText(fenced.Holder, time.Now()))
 	case errors.As(err, &locked):
-		c.tell(locked.Record, event.Event{
+		ctx := c.tell(locked.Record, event.Event{
 			Kind: event.Refuse, Error: event.Locked, Reason: locked.Why(), Newest: locked.Holder.Grant, Other: lock.PartyOf(locked.Holder),
 		})
-		log.Warn("LOCKED", "rule", locked.Record.Rule, "session", locked.Record.Session, "waiting", locked.Waiting,
+		log.WarnContext(ctx, "LOCKED", "rule", locked.Record.Rule, "session", locked.Record.Session, "waiting", locked.Waiting,
 			"waited", locked.Waited.Round(time.Millisecond), "grant", locked.Holder.Grant, "holder", holderText(locked.Holder, time.Now()))
 	case errors.As(err, &denied):
-		c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Denied})
-		log.Warn("FENCEDENIED", "reason", denied.reason)
+		ctx := c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Denied})
+		log.WarnContext(ctx, "FENCEDENIED", "reason", denied.reason)
 	case errors.As(err, &unknown):
-		c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Unknown})
-		log.Error("FENCEUNKNOWN", "sessions", unknown.sessions, "error", unknown.err)
+		ctx := c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Unknown})
+		log.ErrorContext(ctx, "FENCEUNKNOWN", "sessions", unknown.sessions, "error", unknown.err)
 	case errors.As(err, &down):
-		c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Down})
-		log.Error("FENCEDOWN", "sessions", down.sessions, "error", down.err)
+		ctx := c.tell(nil, event.Event{Kind: event.Refuse, Error: event.Down})
+		log.ErrorContext(ctx, "FENCEDOWN", "sessions", down.sessions, "error", down.err)
 	default:
 		log.Warn("refused", "error", err)
 	}
 }
 
-// tellFenced tells of what a stale sequence comes to.
-func (c *client) tellFenced(err *lock.FencedError, e event.Event) {
+// tellFenced tells of what a stale sequence comes to. The context is as tell's.
+func (c *client) tellFenced(err *lock.FencedError, e event.Event) context.Context {
 	owner := c.owner.ID
 	if s := c.sequenceOf(err.Record); s != nil {
 		owner = s.Claim.Owner
@@ -61,19 +62,20 @@ func (c *client) tellFenced(err *lock.FencedError, e event.Event) {
 	if err.Newest > 0 || err.Holder.Held() || err.Reason == lock.ReasonSuperseded {
 		e.Other = c.srv.locks.Against(err.Record, owner, err.Grant, err.Newest, err.Holder)
 	}
-	c.tell(err.Record, e)
+	return c.tell(err.Record, e)
 }
 
-// tell tells of a step of the command at hand on a session; nil: on the first that it touches.
-func (c *client) tell(r *tokenstore.Record, e event.Event) {
+// tell tells of a step of the command at hand on a session; nil: on the first that it touches. The context has the span that the
+// step is part of, for the log.
+func (c *client) tell(r *tokenstore.Record, e event.Event) context.Context {
+	e.Trace = c.traces.at()
 	if c.cmd != nil {
 		e.Command = c.cmd.Verb
 	} else if c.word != nil {
 		e.Command = strings.ToUpper(c.word.name)
 	}
 	if s := c.sequenceOf(r); s != nil {
-		s.Tell(e)
-		return
+		return c.srv.within(s.Tell(e), e.Trace)
 	}
 	e.Owner = lock.PartyOf(tokenstore.Holder{Identity: c.identity(), Owner: c.owner.ID, Grant: e.Grant})
 	if r != nil {
@@ -85,6 +87,7 @@ func (c *client) tell(r *tokenstore.Record, e event.Event) {
 		e.Mode, e.Kept = string(ru.Mode), string(ru.Owner)
 	}
 	c.srv.locks.Tell(e)
+	return c.srv.within(0, e.Trace)
 }
 
 // sequenceOf returns the sequence of the command at hand on a session, or on the first that it touches; nil without one.

@@ -58,6 +58,11 @@ var words = [...]word{
 		"Carry a write out once, and give whoever says it again with the same id within ttl the same reply.",
 	},
 	{
+		"fence.trace", -2, "FENCE.TRACE <traceparent> [<tracestate>]",
+		"Say of which trace of yours (W3C Trace Context) the next guarded command is part, and the sequences that it\n" +
+			"begins.",
+	},
+	{
 		"fence.inspect", 2, "FENCE.INSPECT <key>",
 		"Show the session of the key: grants, who holds it, who waits.",
 	},
@@ -95,7 +100,7 @@ const errInTransaction = wordError("ERR Command not allowed inside a transaction
 
 // say carries out one of the proxy's own commands.
 func (c *client) say(req resp.Request) error {
-	c.parts, c.cmd = c.parts[:0], nil
+	c.parts, c.cmd, c.traces.now = c.parts[:0], nil, nil
 	switch {
 	case c.stranded.Load():
 		return c.refuseStranded(plan{})
@@ -148,6 +153,8 @@ func (c *client) carryOut(w *word, args [][]byte) error {
 		return c.doUnder(args)
 	case "fence.once":
 		return c.once(args)
+	case "fence.trace":
+		return c.traced(args)
 	case "fence.inspect":
 		return c.inspect(args[1])
 	case "fence.list":

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
@@ -31,9 +33,16 @@ type Options struct {
 	Metrics  *metrics.Metrics
 	Log      *slog.Logger
 	Observer *observe.Observer // nil unless the proxy observes
+	Spans    Spans             // nil: there are none
 	// Hear, if set, makes sure that the locks hear of hand-overs from now on, before a client may wait for one that no
 	// rule has it wait for.
 	Hear func(ctx context.Context) error
+}
+
+// Spans are the spans of sequences.
+type Spans interface {
+	// Span is by what the span of a sequence is known, or else the trace of the application that is given; not valid if it gave none.
+	Span(sequence uint64, application trace.SpanContext) trace.SpanContext
 }
 
 // Server accepts clients and serves them until it is shut down.
@@ -47,6 +56,7 @@ type Server struct {
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 	observer *observe.Observer
+	spans    Spans
 	hear     func(ctx context.Context) error
 	bare     *rule.Rule // of sessions that no rule guards
 	unproved bool       // it is not known whether Redis lets the proxy's own user guard
@@ -77,7 +87,7 @@ type Server struct {
 func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
-		metrics: o.Metrics, log: o.Log, observer: o.Observer, hear: o.Hear,
+		metrics: o.Metrics, log: o.Log, observer: o.Observer, spans: o.Spans, hear: o.Hear,
 		bare: rule.ForUnguarded(), unproved: o.Rules.Empty(),
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},

@@ -283,10 +283,11 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.state = newState(0)
 		c.state.alone, c.state.info, c.state.library = alone, info, library
 		clear(c.grants)
+		c.traces = traces{}
 		c.loggedIn(upstream.Login{})
 		c.watched.gone()
 	case "client|setname":
-		c.state.name = string(req.Args[2])
+		c.named(string(req.Args[2]))
 	case "hello":
 		c.greeted(req.Args, proto)
 	}
@@ -304,7 +305,7 @@ func (c *client) greeted(args [][]byte, proto int) {
 			c.loggedIn(login(args[i+1 : i+3]))
 		}
 		if i+1 < len(args) && isWord(a, "SETNAME") {
-			c.state.name = string(args[i+1])
+			c.named(string(args[i+1]))
 		}
 	}
 }
