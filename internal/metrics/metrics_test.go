@@ -278,7 +278,7 @@ func TestBatchesAreCountedByPowersOfTwo(t *testing.T) {
 // Other readers than Prometheus, OTLP's say, see OpenTelemetry's own instruments.
 func TestAnotherReaderSeesTheSame(t *testing.T) {
 	reader := sdk.NewManualReader()
-	m, err := New("v9", reader)
+	m, err := New("v9", sdk.WithReader(reader))
 	if err != nil {
 		t.Fatal(err)
 	}
