@@ -16,6 +16,9 @@ import (
 
 // trace begins to make spans of what the guard does, if they are sent.
 func (p *Proxy) trace(ctx context.Context) error {
+	if err := p.metrics.Sends(p.telemetry.Lost); err != nil {
+		return err
+	}
 	if p.telemetry == nil || p.observer != nil {
 		return nil
 	}
@@ -29,10 +32,8 @@ func (p *Proxy) trace(ctx context.Context) error {
 		to.Server = host
 		to.Port, _ = strconv.Atoi(port)
 	}
-	if p.tracer = p.telemetry.Trace(to); p.tracer == nil {
-		return nil
-	}
-	return p.metrics.Sends(p.telemetry.Lost)
+	p.tracer = p.telemetry.Trace(to)
+	return nil
 }
 
 // sink and spans are the tracer, or really nil.

@@ -188,6 +188,9 @@ func (t *Telemetry) Trace(with Tracing) *Tracer {
 
 // Lost is how many sequences were dropped, since there was no room for them, and how many spans did not arrive at the collector.
 func (t *Telemetry) Lost() (sequences, spans int64) {
+	if t == nil {
+		return 0, 0
+	}
 	t.mu.Lock()
 	tracer := t.tracer
 	t.mu.Unlock()
