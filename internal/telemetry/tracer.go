@@ -222,7 +222,8 @@ func (t *Tracer) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		batch, notes, next := t.take(ctx.Err() != nil)
+		ending := ctx.Err() != nil
+		batch, notes, next := t.take(ending)
 		if len(notes) > 0 {
 			t.keep(notes)
 		}
@@ -231,7 +232,7 @@ func (t *Tracer) run(ctx context.Context) {
 			runtime.Gosched() // the proxy may have one thread only
 			continue
 		}
-		if ctx.Err() != nil {
+		if ending {
 			return
 		}
 		timer.Reset(max(time.Until(next), pause))
