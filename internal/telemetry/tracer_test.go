@@ -184,7 +184,9 @@ func TestTheSpansOfTwoProxiesTellWhichHoldSupersededWhich(t *testing.T) {
 				if of == "neither is in an application's trace" {
 					pa.tells(event.Refuse, event.Event{Grant: 100, Newest: 200, Error: "FENCED", Reason: "superseded", Command: "SET"})
 				} else { // its proxy does not know by itself who came
+					notes.mu.Lock()
 					notes.next = 200
+					notes.mu.Unlock()
 					pa.tells(event.Refuse, event.Event{Grant: 100, Error: "FENCED", Reason: "max_hold", Command: "SET"})
 				}
 
