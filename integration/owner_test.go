@@ -283,3 +283,26 @@ func TestReadersOnlyLook(t *testing.T) {
 	c[3].does("OK", "SET", "ctx:k", "2")
 	c[1].does("OK", "SET", "ctx:k", "blind") // it has read "1" before
 }
+
+// A write that was sent before a read was answered does not come from that read: it is the other task's.
+func TestAWriteBehindAReadThatIsNotAnsweredYetIsAnotherTasks(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"lock", "fence", "auto"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			_, proxy := startOwners(t, "mode: "+mode)
+			c, conn := connect(t, "c1", proxy.Addr)
+			twice := harness.Encode("GET", "ctx:k") + harness.Encode("GET", "ctx:k")
+			for range 3 {
+				conn.Send(twice) // so they are known to be two
+				c.reply()
+				c.reply()
+				c.does("OK", "SET", "ctx:k", "a")
+				conn.Send(harness.Encode("GET", "ctx:k") + harness.Encode("SET", "ctx:k", "stale"))
+				c.hears("a")
+				c.hearsError("FENCED")
+				c.does("OK", "SET", "ctx:k", "a, b") // there is no doubt about this one
+			}
+		})
+	}
+}

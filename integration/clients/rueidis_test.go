@@ -25,6 +25,7 @@ func rueidisClient(protocol int) func(context.Context, string, servers) (report,
 	return tasks{
 		"handshake": c.handshake, "use": c.use, "killed": c.killed, "refusals": c.refusals, "workers": c.workers,
 		"turns": c.turns(false), "shared turns": c.turns(true),
+		"crowd of 1": c.crowd(1), "crowd of 2": c.crowd(2), "crowd of 8": c.crowd(8),
 	}.do
 }
 

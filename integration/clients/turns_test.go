@@ -137,19 +137,23 @@ func (c rueidisTasks) turns(shared bool) func(context.Context, report, servers) 
 			return err
 		}
 		defer client.Close()
-		store{
-			func(key string) (string, error) {
-				value, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
-				if rueidis.IsRedisNil(err) {
-					err = nil
-				}
-				return value, err
-			},
-			func(key, value string) error {
-				return client.Do(ctx, client.B().Set().Key(key).Value(value).Build()).Error()
-			},
-		}.turns(r, "rueidis", shared, to)
+		rueidisStore(ctx, client).turns(r, "rueidis", shared, to)
 		return nil
+	}
+}
+
+func rueidisStore(ctx context.Context, client rueidis.Client) store {
+	return store{
+		func(key string) (string, error) {
+			value, err := client.Do(ctx, client.B().Get().Key(key).Build()).ToString()
+			if rueidis.IsRedisNil(err) {
+				err = nil
+			}
+			return value, err
+		},
+		func(key, value string) error {
+			return client.Do(ctx, client.B().Set().Key(key).Value(value).Build()).Error()
+		},
 	}
 }
 

@@ -18,7 +18,7 @@ const (
 // FencedReasons are the reasons of a Refuse with FENCED, of a WouldRefuse, and of those of them that end holds, of a Break.
 func FencedReasons() []string {
 	return []string{
-		"superseded", "missing", "changed", "stored", "max_hold", "used_up", "unsure", "unnamed", "unheard", "upstream", "revised", "lost",
+		"superseded", "missing", "changed", "held", "stored", "max_hold", "used_up", "unsure", "unnamed", "unheard", "upstream", "revised", "lost",
 		"unfit", "not_newest",
 	}
 }

@@ -16,6 +16,7 @@ const (
 	ReasonSuperseded Reason = "superseded" // another owner was granted the session since
 	ReasonMissing    Reason = "missing"    // the fence record is gone
 	ReasonChanged    Reason = "changed"    // another owner has written the session since it was read without a hold
+	ReasonHeld       Reason = "held"       // it was read without a hold, and another owner holds the session, who will write
 	ReasonStored     Reason = "stored"     // this token was stored already
 	ReasonMaxHold    Reason = "max_hold"   // the hold reached max_hold
 	ReasonUsedUp     Reason = "used_up"    // an earlier write of the same owner used up the read

@@ -262,6 +262,18 @@ func (s *Sequence) outdated(now time.Time) bool {
 	return (s.state == Ended || s.state == Seen) && now.Sub(s.used) > s.Rule.MaxHold
 }
 
+// KinReads reports whether another connection of the same client has read the session and not written it.
+func (s *Sequence) KinReads() bool {
+	g := s.group
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	k := g.kin[s.key()]
+	return k != nil && slices.ContainsFunc(k.all, func(f *Sequence) bool { return f != s && f.open() })
+}
+
 // SiblingReads reports whether another connection of the same client has read the session and not
 // written it, while this one has not: the client pools. A read that is just being answered may be such:
 // then there is a channel to wait for before it is asked again.

@@ -159,3 +159,21 @@ func TestDecisionsAreCountedByRule(t *testing.T) {
 		}
 	})
 }
+
+func TestReadsOfSeveralTasksCountOneByOneForWhatIsLearnt(t *testing.T) {
+	bubble(t, auto, func(w *world) {
+		a := w.client("a")
+		a.owner.Crowd()
+		for range 4 {
+			for range 8 {
+				w.did(a.read("s", k1))
+			}
+			w.did(a.write("s", k1))
+			for range 7 {
+				w.fenced(a.write("s", k1), ReasonUsedUp)
+			}
+		}
+		w.did(a.read("s", k1))
+		a.holds("s") // each of the reads was followed by a write
+	})
+}

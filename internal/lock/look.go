@@ -1,6 +1,7 @@
 package lock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/rule"
@@ -32,8 +33,9 @@ func (s *Sequence) try(command uint64, now time.Time) {
 		return
 	}
 	learner := &s.manager.learner
+	several := s.owner.Load().interleaves.Load() // then the same again is another task's
 	for i, t := range s.trials {
-		if t.kind != s.kind {
+		if t.kind != s.kind || several {
 			continue
 		}
 		if t.command == command { // once more, and not written in between
@@ -50,12 +52,18 @@ func (s *Sequence) try(command uint64, now time.Time) {
 	}
 }
 
-// followed notes that a write has followed what was read. Called with mu held.
+// followed notes that a write has followed what was read, by one task. Called with mu held.
 func (s *Sequence) followed(now time.Time) {
-	for _, t := range s.trials {
+	several := s.owner.Load().interleaves.Load()
+	var ended []*kind
+	s.trials = slices.DeleteFunc(s.trials, func(t *trial) bool {
+		if several && slices.Contains(ended, t.kind) {
+			return false
+		}
+		ended = append(ended, t.kind)
 		s.manager.learner.ended(t, true, now)
-	}
-	s.trials = s.trials[:0]
+		return true
+	})
 }
 
 // StepAside makes the next read take no hold, where the rule's mode leaves that open, and reports whether it does.

@@ -22,10 +22,12 @@ type Owner struct {
 	ID      string
 	manager *Manager
 
-	shared      bool        // it has several connections
-	self        *Group      // whose connections it stands for; nil: not for a group's
-	interleaves atomic.Bool // several tasks were seen to share its only connection
-	gone        atomic.Bool // its connection has closed
+	shared      bool         // it has several connections
+	self        *Group       // whose connections it stands for; nil: not for a group's
+	interleaves atomic.Bool  // a second task seems to have written
+	crowded     atomic.Bool  // several tasks are at work at once for certain
+	vain        atomic.Int64 // how often stragglers were waited for in vain since one has come
+	gone        atomic.Bool  // its connection has closed
 
 	mu        sync.Mutex
 	identity  tokenstore.Identity
@@ -111,6 +113,15 @@ func (o *Owner) peek(key sequenceKey) *Sequence {
 	defer o.mu.Unlock()
 	return o.sequences[key]
 }
+
+// Crowd says that several tasks of the owner are at work at once: one has sent a command before another's was answered.
+func (o *Owner) Crowd() {
+	o.crowded.Store(true)
+	o.interleaves.Store(true)
+}
+
+// Crowded reports whether that was said.
+func (o *Owner) Crowded() bool { return o.crowded.Load() }
 
 // Share says that the owner has several connections.
 func (o *Owner) Share() { o.shared = true }

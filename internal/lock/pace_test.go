@@ -88,3 +88,26 @@ func TestSeveralCommandsThatReadAKeyAreOneTask(t *testing.T) {
 		w.did(a.write("s", k1))
 	})
 }
+
+// In a crowd, the one that is refused in doubt may have been the stale one. Then the read that is left is a new one, and must not be taken
+// for given up when the old one's time is over.
+func TestInACrowdAReadThatMayBeNewIsNotForgottenAsAnOldOne(t *testing.T) {
+	bubble(t, rule.Rule{Mode: rule.ModeLock, Idle: time.Minute}, func(w *world) {
+		a, b := w.pooled()
+		c, d := a.sharing(), a.sharing()
+		a.owner.Crowd()
+		w.did(a.read("quick", k1))
+		w.did(a.write("quick", k1))
+		w.did(a.read("s", k1))
+		w.did(b.read("s", k1))
+		w.did(a.write("s", k1)) // b's is stale
+		w.pass(hesitation - 2)
+		w.did(c.read("s", k1))
+		w.fenced(b.write("s", k1), ReasonUnsure) // which may have been c's
+		w.elsewhere("s")                         // now c's is stale
+		w.pass(1)
+		w.did(d.read("s", k1))
+		w.pass(2)
+		w.fenced(c.write("s", k1), ReasonUnsure)
+	})
+}

@@ -29,8 +29,10 @@ type keyReads struct {
 	key    uint64
 	fresh  int       // tasks that have read it under the present grant
 	stale  int       // those that have read it before a write that changed what they saw
+	since  time.Time // when the first of the fresh reads was answered, at the earliest
 	at     time.Time // of the last read
 	old    time.Time // of the last one that is stale
+	mixed  bool      // some of the stale ones may be fresh, see unsure
 	rivals bool      // the stale ones' tasks are others than those that have written
 	by     []count   // of the fresh reads, by command
 }
@@ -45,7 +47,9 @@ const maxForms = 8
 
 // read counts a read, and how many tasks have made it.
 func (k *keyReads) read(command uint64, now time.Time) {
-	k.at = now
+	if k.at = now; k.fresh == 0 {
+		k.since = now
+	}
 	at := slices.IndexFunc(k.by, func(c count) bool { return c.command == command })
 	if at < 0 && len(k.by) < maxForms {
 		k.by, at = append(k.by, count{command: command}), len(k.by)
@@ -58,9 +62,9 @@ func (k *keyReads) read(command uint64, now time.Time) {
 
 // age makes what is fresh stale, but for some tasks that have written.
 func (k *keyReads) age(written int) {
-	if k.fresh > written {
-		k.stale += k.fresh - written
-		k.old = k.at
+	if k.fresh > written || k.mixed && k.stale > 0 {
+		k.stale += max(k.fresh-written, 0)
+		k.old, k.mixed = k.at, false
 	}
 	k.fresh, k.by = 0, k.by[:0]
 }
@@ -104,10 +108,15 @@ func (r *reads) find(key uint64) *keyReads {
 	return nil
 }
 
-// usedUp reports, and uses, a stale read of one of keys that has no fresh one beside it.
-func (r *reads) usedUp(keys []uint64) bool {
+// usedUp reports, and uses, a stale read of one of keys that has no fresh one beside it; of several tasks, none that was answered before the
+// write came.
+func (r *reads) usedUp(keys []uint64, came time.Time, several bool) bool {
 	for _, key := range keys {
-		if k := r.find(key); k != nil && k.fresh == 0 && k.stale > 0 {
+		k := r.find(key)
+		if k == nil || k.stale == 0 {
+			continue
+		}
+		if k.fresh == 0 || several && !came.IsZero() && !came.After(k.since) {
 			k.stale--
 			return true
 		}
@@ -137,15 +146,25 @@ func (r *reads) unread(keys []uint64) bool {
 
 // unsure reports, and uses, a fresh read of one of keys beside a stale one that may still be written, if its task
 // takes span for that: nobody can tell which of them this write goes back to.
-func (r *reads) unsure(keys []uint64, now time.Time, span time.Duration) bool {
+// Where several tasks are at work for certain, the one that is left may be the fresh one: once the stale one's time is over, that is what it counts as.
+func (r *reads) unsure(keys []uint64, now time.Time, span time.Duration, crowd bool) bool {
 	for _, key := range keys {
-		if k := r.find(key); k != nil && k.fresh > 0 && k.stale > 0 && now.Sub(k.old) < span {
-			k.fresh--
-			for i := range k.by {
-				k.by[i].n = min(k.by[i].n, k.fresh)
-			}
-			return true
+		k := r.find(key)
+		if k == nil || k.fresh == 0 || k.stale == 0 {
+			continue
 		}
+		if now.Sub(k.old) >= span {
+			if k.mixed {
+				k.fresh, k.stale, k.mixed = k.fresh+k.stale, 0, false
+			}
+			continue
+		}
+		k.mixed = k.mixed || crowd
+		k.fresh--
+		for i := range k.by {
+			k.by[i].n = min(k.by[i].n, k.fresh)
+		}
+		return true
 	}
 	return false
 }
@@ -198,7 +217,7 @@ func (r *reads) forget(command uint64) bool {
 func (r *reads) refuse(keys []uint64) {
 	r.supersede(false)
 	r.stale, r.staleOverflow = r.stale[:0], false
-	r.usedUp(keys)
+	r.usedUp(keys, time.Time{}, false)
 	for i := range r.keys {
 		r.keys[i].rivals = r.keys[i].stale > 0
 	}
@@ -214,6 +233,9 @@ func (r *reads) merge(other *reads, taint bool) {
 func (r *reads) join(other *reads) {
 	for _, k := range other.keys {
 		if mine := r.find(k.key); mine != nil {
+			if mine.fresh == 0 || k.fresh > 0 && k.since.Before(mine.since) {
+				mine.since = k.since
+			}
 			mine.fresh += k.fresh
 			for _, c := range k.by { // each connection's reads are another task's
 				if at := slices.IndexFunc(mine.by, func(m count) bool { return m.command == c.command }); at >= 0 {
@@ -223,6 +245,7 @@ func (r *reads) join(other *reads) {
 				}
 			}
 			mine.stale += k.stale
+			mine.mixed = mine.mixed || k.mixed
 			mine.rivals = mine.rivals || k.rivals
 			if k.old.After(mine.old) {
 				mine.old = k.old

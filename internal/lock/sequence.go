@@ -51,7 +51,10 @@ type Sequence struct {
 	reads   reads
 	pending bool // reads under grant that no write has followed: any write of the session depends on them
 	broken  *FencedError
-	writing []uint64 // keys of the write under way
+	writing []uint64         // keys of the write under way
+	behind  map[any][]uint64 // by connection: keys of the writes behind its read that waits for stragglers
+	fewer   chan struct{}    // closed when there may be fewer stragglers; nil: nobody waits for that
+	last    said             // the last read
 
 	// In mode auto:
 	kind     *kind         // of the read under way
@@ -252,6 +255,9 @@ type Write struct {
 	Unnamed []uint64
 	// Atomic: the update does not depend on an earlier read, so it is never refused as stale.
 	Atomic bool
+	// Came is when it had arrived, at the latest: where several tasks share the owner, it does not go back to what was answered later. Zero:
+	// not known.
+	Came time.Time
 }
 
 // Token is what a write presents.
@@ -292,11 +298,13 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 			s.breakOff(ReasonSuperseded, 0, tokenstore.Holder{})
 			return Token{}, s.report()
 		}
-		if s.reads.usedUp(w.Keys) {
+		if s.reads.usedUp(w.Keys, w.Came, s.owner.Load().interleaves.Load()) {
 			s.owner.Load().interleaves.Store(true)
+			s.stir()
 			return Token{}, &FencedError{Record: s.Record, Reason: ReasonUsedUp, Grant: s.grant}
 		}
-		if s.reads.unsure(w.Keys, now, s.span()) {
+		if s.reads.unsure(w.Keys, now, s.span(), s.owner.Load().Crowded()) {
+			s.stir()
 			if !s.reads.anyFresh() {
 				s.release(ctx, false)
 				s.story.why = event.Stale
@@ -383,6 +391,9 @@ func (s *Sequence) Refused(c tokenstore.Check) error {
 		return s.stale(c.Token.Grant, c.Holder)
 	}
 	reason := Reason(c.Verdict)
+	if c.Verdict == tokenstore.Held || c.Verdict == tokenstore.Queued {
+		reason = ReasonHeld
+	}
 	if s.state != Broken {
 		s.breakOff(reason, c.Token.Grant, c.Holder)
 	}
@@ -438,6 +449,7 @@ func (s *Sequence) breakAway(reason Reason, newest uint64, holder tokenstore.Hol
 func (s *Sequence) report() error {
 	err := s.broken
 	s.broken = nil
+	s.stir()
 	s.must = true // read again, it shall not come to this again
 	if s.span() == 0 {
 		s.reads.clear()

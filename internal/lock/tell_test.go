@@ -348,7 +348,7 @@ func TestAStoreThatCanNotBeAskedEndsAWait(t *testing.T) {
 
 func TestReasonsAreThoseThatAreDocumented(t *testing.T) {
 	ours := []Reason{
-		ReasonSuperseded, ReasonMissing, ReasonChanged, ReasonStored, ReasonMaxHold, ReasonUsedUp, ReasonUnsure, ReasonUnnamed, ReasonUnheard,
+		ReasonSuperseded, ReasonMissing, ReasonChanged, ReasonHeld, ReasonStored, ReasonMaxHold, ReasonUsedUp, ReasonUnsure, ReasonUnnamed, ReasonUnheard,
 		ReasonUpstream, ReasonRevised, ReasonLost, ReasonUnfit, ReasonNotNewest,
 	}
 	for _, r := range ours {

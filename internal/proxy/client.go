@@ -91,6 +91,10 @@ type client struct {
 
 	// Used again by each command:
 	exchange *upstream.Exchange
+	answered time.Time // when the read under way was answered, at the earliest
+	seenTo   int64     // what had been read of the client when it was sent
+	unseen   int       // what had come since, at least
+	behindIt bool      // it was not, since others are to write before (straggler.go)
 	timer    *time.Timer
 	send     []byte
 	keys     []command.Key

@@ -107,6 +107,8 @@ func fencedText(e *lock.FencedError, now time.Time) string {
 		why = "another owner has written the session since it was read"
 	case lock.ReasonMissing:
 		why = "the session's fence record is gone (deleted, evicted, flushed or expired)"
+	case lock.ReasonHeld:
+		why = "another owner holds the session, and other tasks' commands would wait with this one until he has written"
 	case lock.ReasonStored:
 		why = "a write with this token was stored already"
 	case lock.ReasonMaxHold:

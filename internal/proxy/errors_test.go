@@ -44,6 +44,11 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 				`(grant 1600). Read again, then write.`,
 		},
 		{
+			fenced(lock.ReasonHeld),
+			`FENCED rule "chat" session "s42": nothing was written: another owner holds the session, and other tasks' commands would wait with ` +
+				`this one until he has written (grant 1600). Read again, then write.`,
+		},
+		{
 			fenced(lock.ReasonStored),
 			`FENCED rule "chat" session "s42": nothing was written: a write with this token was stored already (grant 1600). Read again, then write.`,
 		},

@@ -202,6 +202,9 @@ func (c *client) whose(p plan, b body, start time.Time) error {
 			continue
 		}
 		g := c.group(r)
+		if g.locks.Owner().Crowded() && !g.locks.Pooled() && q.sequence.KinReads() {
+			c.pools(g, q.sequence) // its tasks have several connections in common
+		}
 		if p.writes && !q.reading && !b.now && !g.locks.Pooled() {
 			reads, err := c.siblingReads(q.sequence, start)
 			if err != nil {

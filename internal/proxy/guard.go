@@ -23,9 +23,10 @@ type body struct {
 	raw   []byte // as it came
 	count int    // how many commands
 	tx    *transaction
-	now   bool    // a try: it waits for no holder, and a nil is no answer (blocking.go)
-	once  *spoken // it is to be carried out once: how its reply is said
-	lists bool    // its reply lists keys, and is kept for the reserved ones to be left out
+	came  time.Time // when the client had sent it, at the latest; zero: not known
+	now   bool      // a try: it waits for no holder, and a nil is no answer (blocking.go)
+	once  *spoken   // it is to be carried out once: how its reply is said
+	lists bool      // its reply lists keys, and is kept for the reserved ones to be left out
 }
 
 // guarded runs a guarded command inside its sequences: read.go and write.go say how.
@@ -48,10 +49,14 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 	}
 	start := time.Now()
 	c.traces.take()
+	b.came = c.in.came()
 	for {
 		err := c.attempt(p, b, start, run)
 		var kin *kinError
-		if !errors.As(err, &kin) {
+		switch {
+		case errors.Is(err, errStragglers):
+			continue
+		case !errors.As(err, &kin):
 			return err
 		}
 		if err := c.together(kin, start); err != nil {
@@ -60,9 +65,13 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 	}
 }
 
-// attempt runs a command inside its sequences. A *kinError says that they have to be looked for again.
+// attempt runs a command inside its sequences. A *kinError says that they have to be looked for again, errStragglers that a
+// read is to be sent again.
 func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, time.Time) error) error {
 	if err := c.whose(p, b, start); err != nil {
+		return err
+	}
+	if err := c.letStragglersWrite(p, b, start); err != nil {
 		return err
 	}
 	for i := range p.parts {
@@ -83,7 +92,9 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 	err := run(p, b, start)
 	c.reading = nil
 	c.readBy(p.reached)
-	if err != nil {
+	switch {
+	case errors.Is(err, errStragglers): // what was taken stays
+	case err != nil:
 		quits(p, err)
 		giveUp(p.parts)
 		if c.unfenced(p, b, err) {

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"io"
+	"slices"
 	"sync"
+	"time"
 )
 
 const (
@@ -21,12 +23,22 @@ var inputs = sync.Pool{New: func() any { return new([inputLarge]byte) }}
 type input struct {
 	buf        []byte
 	start, end int
-	taken      int64 // consumed so far
+	taken      int64  // consumed so far
+	marks      []mark // when what is there had come, as far as that is known
 
 	small []byte            // of inputSize
 	large *[inputLarge]byte // nil unless buf is it
 	much  bool              // the last read was of more than fits the small one, or filled its room
 }
+
+// mark says that all up to a place in what the client has sent had come by then.
+type mark struct {
+	place int64
+	at    time.Time
+}
+
+// maxMarks bounds the marks; beyond it, something counts as having come later than it has.
+const maxMarks = 64
 
 // bytes returns what was read and not yet consumed.
 func (in *input) bytes() []byte { return in.buf[in.start:in.end] }
@@ -35,6 +47,44 @@ func (in *input) bytes() []byte { return in.buf[in.start:in.end] }
 func (in *input) consume(n int) {
 	in.start += n
 	in.taken += int64(n)
+}
+
+// seen is the place up to which the client's sending has been read.
+func (in *input) seen() int64 { return in.taken + int64(len(in.bytes())) }
+
+// mark notes that all that is there had come by now.
+func (in *input) mark(now time.Time) {
+	for len(in.marks) > 0 && in.marks[0].place < in.taken {
+		in.marks = slices.Delete(in.marks, 0, 1)
+	}
+	m := mark{in.seen(), now}
+	switch n := len(in.marks); {
+	case m.place == in.taken, n > 0 && in.marks[n-1].place == m.place:
+	case n == maxMarks:
+		in.marks[n-1] = m
+	default:
+		in.marks = append(in.marks, m)
+	}
+}
+
+// came is by when the command that was consumed last had come; zero if that is not known.
+func (in *input) came() time.Time {
+	for _, m := range in.marks {
+		if m.place >= in.taken {
+			return m.at
+		}
+	}
+	return time.Time{}
+}
+
+// before is the place up to which all had come by a time, as far as that is known.
+func (in *input) before(at time.Time) (place int64) {
+	for _, m := range in.marks {
+		if !m.at.After(at) {
+			place = m.place
+		}
+	}
+	return place
 }
 
 // join returns requests with last behind them. Where they were read one behind the other, and last was consumed
@@ -82,7 +132,11 @@ func (in *input) ahead(r io.Reader) (bool, error) {
 	if in.end == len(in.buf) {
 		in.grow(max(len(in.buf), inputSize))
 	}
-	return true, in.read(r)
+	if err := in.read(r); err != nil {
+		return true, err
+	}
+	in.mark(time.Now())
+	return true, nil
 }
 
 func (in *input) read(r io.Reader) error {

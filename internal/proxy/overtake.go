@@ -46,21 +46,27 @@ func (c *client) stepsAside(s *lock.Sequence) bool {
 // overtaken reports whether what has come behind a command that waits for a session means that it must not wait on.
 // It is called by the watcher, while the client's goroutine waits.
 func (c *client) overtaken(p place) bool {
-	buf := c.in.bytes()
 	if p.sequence.Rule.Mode == rule.ModeAuto && !p.writes {
-		return len(buf) > 0
+		return len(c.in.bytes()) > 0
 	}
+	commits := false
+	c.ahead(func(args [][]byte) bool { commits = c.commits(args); return !commits })
+	return commits
+}
+
+// ahead yields the commands that have come behind the present one; not all if that is much.
+func (c *client) ahead(yield func(args [][]byte) bool) {
+	buf := c.in.bytes()
 	parser := resp.NewRequestParser(c.srv.requests())
 	for buf = buf[:min(len(buf), searchMost)]; len(buf) > 0; {
 		req, n, err := parser.Next(buf)
 		if err != nil || n == 0 {
-			return false
+			return
 		}
-		if buf = buf[n:]; len(req.Args) > 0 && c.commits(req.Args) {
-			return true
+		if buf = buf[n:]; len(req.Args) > 0 && !yield(req.Args) {
+			return
 		}
 	}
-	return false
 }
 
 // commits reports whether a call writes to a session that its owner holds, or that was acquired over the

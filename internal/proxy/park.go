@@ -166,24 +166,33 @@ type watcher struct {
 	gone chan struct{} // closed when the client has gone, or is to go
 	done chan struct{}
 	quit chan struct{}
-	more chan struct{} // closed when the command must not wait on (overtake.go)
+	more chan struct{} // closed when something has come for which the command must not wait on
 
 	ended bool // it says no more; set before gone is closed
 }
 
+// watch watches for a client that waits in line for a session (overtake.go), or for something else.
 func (c *client) watch() *watcher {
+	inLine := c.inLine
+	if inLine.sequence == nil {
+		return c.watchFor(nil)
+	}
+	return c.watchFor(func() bool { return c.overtaken(inLine) })
+}
+
+// watchFor watches, and closes more as soon as enough has come: that is called by the watcher, while the client's goroutine waits.
+func (c *client) watchFor(enough func() bool) *watcher {
 	w := &watcher{c: c, gone: make(chan struct{}), done: make(chan struct{}), quit: make(chan struct{}), more: make(chan struct{})}
-	go w.run(c.inLine, w.more)
+	go w.run(enough, w.more)
 	return w
 }
 
-// run watches for a client that waits in line for a session, or for something else.
-func (w *watcher) run(inLine place, more chan struct{}) {
+func (w *watcher) run(enough func() bool, more chan struct{}) {
 	defer close(w.done)
 	for {
-		if inLine.sequence != nil && w.c.overtaken(inLine) {
+		if enough != nil && enough() {
 			close(more)
-			inLine = place{}
+			enough = nil
 		}
 		room, err := w.c.in.ahead(w.c.nc)
 		if err != nil {

@@ -176,6 +176,7 @@ func (c *client) unnamed(q *part, key []byte) {
 func (c *client) beforeWrite(q *part, w *lock.Write, sent time.Time) (lock.Token, error) {
 	if !w.Atomic && !q.reading {
 		if err := c.behind.of(c, q.sequence); err != nil {
+			q.sequence.GiveUp(w.Keys)
 			return lock.Token{}, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 type ask struct {
 	how      lock.How
 	parked   bool             // it waited at the store
+	yields   bool             // if somebody has written, other tasks of the owner are to write before it is answered (straggler.go)
 	aside    bool             // in mode auto: if somebody holds the session, it goes on without a hold
 	making   bool             // of a look: it makes the record if it has to
 	expected tokenstore.Basis // what the reads so far stand on
@@ -53,6 +54,11 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			return nil
 		case err != nil:
 			return err
+		case c.behindIt && held < 0 && !again:
+			for i := range p.parts {
+				c.join(p.parts[i].sequence)
+			}
+			return errStragglers
 		case again && c.unmade(p) && !b.watches(c):
 			wait = park{}
 		case again && b.watches(c):
@@ -103,6 +109,9 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 	}
 	c.waiter.Clear()
 	c.asks, c.send = c.asks[:0], c.send[:0]
+	c.in.mark(sent)
+	c.answered, c.unseen, c.behindIt = time.Time{}, 0, false
+	c.seenTo = c.in.seen()
 	frames := 0
 	watch := false
 	for i := range p.parts {
@@ -130,6 +139,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 			frames++
 		}
 		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), aside: how == lock.Acquire && c.stepsAside(q.sequence), expected: expected, frame: frames}
+		a.yields = b.tx == nil && !b.now && time.Since(start) < q.sequence.Rule.Wait && q.sequence.Straggles(q.keys)
 		c.asks = append(c.asks, a)
 		c.send = c.appendAsk(c.send, q.sequence, &a, wait, b.now)
 		frames++
@@ -246,14 +256,25 @@ func (c *client) decideRead(typ byte) bool {
 		case lock.Look:
 			if t, err := c.srv.store.ParseLook(x.Frame(a.frame)); err != nil || t.Stamp() == (tokenstore.Stamp{}) {
 				return false
+			} else if a.yields && !a.expected.Current(t) {
+				c.behindIt = true
 			}
 			continue
 		}
 		b, err := c.srv.store.ParseBegin(x.Frame(a.frame))
 		if err != nil || !b.Granted || a.how == lock.Resume && !b.Continuous {
 			return false
+		} else if a.yields && !b.Continuous {
+			c.behindIt = true
 		}
 	}
+	if c.behindIt {
+		return false
+	}
+	if !c.owner.Crowded() {
+		c.unseen = c.nc.Unread()
+	}
+	c.answered = time.Now()
 	return true
 }
 
@@ -342,11 +363,15 @@ func (c *client) wasRead(p plan, b body) error {
 		giveUp(p.parts)
 		return nil
 	}
-	now := time.Now()
+	now := c.answered
+	if now.IsZero() {
+		now = time.Now() // it is answered below
+	}
 	if b.tx == nil {
 		hash := commandHash(b.raw)
 		for _, q := range p.parts {
 			q.sequence.Read(hash, q.keys, now)
+			c.overlaps(q.sequence, hash, now)
 			c.join(q.sequence)
 		}
 		for _, s := range p.before {

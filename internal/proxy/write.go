@@ -94,7 +94,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 	w.parts, w.writes, w.blind = w.parts[:0], w.writes[:0], w.blind[:0]
 	for i := range p.parts {
 		q := &p.parts[i]
-		write := lock.Write{Keys: q.keys, Unnamed: q.unnamed, Atomic: p.atomic || q.atomic}
+		write := lock.Write{Keys: q.keys, Unnamed: q.unnamed, Atomic: p.atomic || q.atomic, Came: b.came}
 		ask := c.presentOwn
 		if c.srv.locks.Outside() {
 			ask = c.presentGiven
@@ -257,6 +257,9 @@ func (c *client) refused(p plan, b body, start time.Time) error {
 			}
 			if err := q.kin(check.Holder); err != nil {
 				return err
+			}
+			if c.foretold(i) {
+				return q.sequence.Refused(check)
 			}
 			stepBack(p.parts[i+1:]) // as a read does
 			if err := c.take(q.sequence, start); err != nil {

@@ -16,6 +16,14 @@ type Basis struct {
 // records of a session have one in common: what was read before a record was lost never looks current after it.
 type Stamp struct{ Grant, Seq uint64 }
 
+// Current reports whether what was read still stands by a record that was seen since.
+func (b Basis) Current(t Token) bool {
+	if b.Grant > 0 {
+		return t.Grant == b.Grant
+	}
+	return t.Stamp() == b.Stored
+}
+
 func (b Basis) encode() string {
 	if b.Grant > 0 || b.Stored == (Stamp{}) {
 		return strconv.FormatUint(b.Grant, 10)

@@ -201,5 +201,5 @@ const turns = (options) => r.step('turns', () => r.turns(connect(), 'ioredis', o
 
 await r.run({
   handshake, use, killed, refusals, workers, shared,
-  turns: () => turns({}), 'shared turns': () => turns({ shared: true }),
+  turns: () => turns({}), 'shared turns': () => turns({ shared: true }), ...r.crowds(connect, 'ioredis'),
 });

@@ -236,5 +236,6 @@ const turns = (client, options) =>
 await r.run({
   handshake, use, killed, refusals, workers, shared,
   turns: () => turns(connect(), {}), 'shared turns': () => turns(connect(), { shared: true }),
+  ...r.crowds(connect, `node-redis RESP${RESP}`),
   'pooled turns': () => turns(openPool(16), {}), 'pooled shared turns': () => turns(openPool(16), { shared: true }),
 });

@@ -70,6 +70,40 @@ export async function turns(client, name, { shared }) {
   return [acknowledged, shared ? refusals.length > 0 : refusals];
 }
 
+// crowd has tasks that all take turns on one document, again and again until each has taken so many. Who is refused
+// begins at once again.
+export async function crowd(client, name, { tasks, turns, thinks }) {
+  for (let round = 0; round < 40; round++) { // until now, a connection counts as one task
+    await Promise.all(range(2).map(() => client.get('turn:known')));
+    await Promise.allSettled(range(2).map(() => client.set('turn:known', '{}')));
+  }
+  const acknowledged = {};
+  let refusals = 0;
+  const began = Date.now();
+  await Promise.all(range(tasks).map(async (i) => {
+    const task = `${name} ${port} ${i}`;
+    for (let n = 0; n < turns; ) {
+      try {
+        const doc = JSON.parse((await client.get('turn:crowd')) ?? '{}');
+        doc[task] = (doc[task] ?? 0) + 1;
+        await sleep(thinks[0] + Math.random() * (thinks[1] - thinks[0]));
+        await client.set('turn:crowd', JSON.stringify(doc));
+        acknowledged[task] = ++n;
+      } catch (e) {
+        if (!/^(FENCED|LOCKED) /.test(e.message)) throw e;
+        refusals++;
+      }
+    }
+  }));
+  return [acknowledged, refusals, (Date.now() - began) / 1000];
+}
+
+// crowds are the tasks of that name, by how many there are.
+export const crowds = (client, name) => Object.fromEntries([1, 2, 8].map((tasks) => [
+  `crowd of ${tasks}`,
+  () => step('turns', async () => crowd(await client(), name, { tasks, turns: 10, thinks: [5, 50] })),
+]));
+
 export const range = (n) => [...Array(n).keys()];
 
 export const everyByte = Buffer.from(range(256));
