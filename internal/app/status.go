@@ -176,6 +176,7 @@ func (p overseer) Break(ctx context.Context, session status.Name, grant uint64, 
 		return admin.Broken{}, err
 	}
 	if broken {
+		p.status.Broken(session, holder.Grant)
 		p.log.Warn("hold broken at the admin address", "rule", session.Rule, "session", session.Session, "grant", holder.Grant,
 			"holder", holder.Client, "name", holder.Name, "proxy", holder.Proxy, "by", by)
 	}

@@ -49,6 +49,24 @@ func (c *Collector) Event(e *event.Event) {
 	c.shards[id%shardCount].take(e, id, at)
 }
 
+// Broken takes in that a grant's hold was broken at the store, of which its holder hears later.
+func (c *Collector) Broken(n Name, grant uint64) {
+	id := c.id(n.DB, n.Rule, n.Session)
+	s := &c.shards[id%shardCount]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.sessions[id].granted(grant); t != nil {
+		now := c.now()
+		s.tally.at(now, &c.series)
+		s.tally.now.breaks++
+		s.tally.held(t.lasted(now))
+		s.change(t, func(t *turn) { t.ended, t.broken, t.why = now, true, broken })
+	}
+}
+
+// broken is why a hold has ended that somebody has broken.
+const broken = "broken"
+
 // id names a session for as long as the process lives.
 func (c *Collector) id(db int, rule, session string) uint64 {
 	var h maphash.Hash

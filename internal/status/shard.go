@@ -108,10 +108,10 @@ func (s *shard) grant(e *event.Event, id uint64, at time.Time) {
 
 // release notes that a hold is over, or lost.
 func (s *shard) release(e *event.Event, id uint64, at time.Time) {
-	if e.Kind == event.Break {
+	t := s.of(e, id)
+	if e.Kind == event.Break && (t == nil || t.why != broken) {
 		s.tally.now.breaks++
 	}
-	t := s.of(e, id)
 	switch {
 	case t == nil || !t.ended.IsZero():
 		return

@@ -371,6 +371,25 @@ func TestAGrantApartEndsWithItsRelease(t *testing.T) {
 	}
 }
 
+// Its proxy hears of it with its next command or renewal only.
+func TestAHoldThatWasBrokenIsHeldNoMore(t *testing.T) {
+	s := newStage(t)
+	a := agent("w", 1, "42")
+	s.granted(a, 10, 0)
+	s.at(time.Second)
+	s.Broken(Name{Rule: "chat", Session: "42"}, 9)
+	if s.Holds(all).Total != 1 {
+		t.Error("another grant's end has ended it")
+	}
+	s.Broken(Name{Rule: "chat", Session: "42"}, 10)
+	a.Kind, a.Grant, a.Reason = event.Break, 10, "superseded"
+	s.at(time.Minute)
+	s.tells(a)
+	if now := s.Now(); now.Holding != 0 || now.Hour.Breaks != 1 || now.Hour.Holds.Count != 1 || time.Duration(now.Hour.Holds.Longest) != time.Second {
+		t.Errorf("%+v", now)
+	}
+}
+
 func TestWhoLeavesTheLineWaitsNoMore(t *testing.T) {
 	s := newStage(t)
 	a := agent("w", 1, "42")

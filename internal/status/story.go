@@ -23,6 +23,7 @@ var because = map[string]string{
 	"unheard":    "it was sent before its client could hear of an earlier refusal",
 	"upstream":   "the connection to Redis over which the session was read had broken",
 	"revised":    "the rules were changed since the session was read, and the key is in another session now",
+	broken:       "somebody broke it",
 	"lost":       "the lock provider had ended the hold",
 	"not_newest": "the grant that it presented was not the newest one",
 	"unfit":      "the agent beside the proxy was not healthy, and its holds were released",
