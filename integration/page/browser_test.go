@@ -117,10 +117,12 @@ func (w *window) gone(selector string) {
 	w.t.Helper()
 	w.order("gone", map[string]any{"selector": selector}, nil)
 }
+
 func (w *window) click(selector string) {
 	w.t.Helper()
 	w.order("click", map[string]any{"selector": selector}, nil)
 }
+
 func (w *window) press(key string) { w.t.Helper(); w.order("press", map[string]any{"key": key}, nil) }
 
 func (w *window) fill(selector, text string) {

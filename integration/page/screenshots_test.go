@@ -58,6 +58,7 @@ rules:
 
 // work is an agent that reads, thinks and writes until it is done.
 func work(b *testing.B, server *harness.Redis, addr, name string, number int, done <-chan struct{}) {
+	b.Helper()
 	c, err := harness.Connect(addr)
 	if err != nil {
 		b.Error(err)

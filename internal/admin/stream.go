@@ -46,9 +46,10 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		if due {
 			err = out.event("overview", 0, a.overview(r.Context()))
 		}
-		for _, one := range a.since(&last) {
+		news := a.since(&last)
+		for i := range news {
 			if err == nil {
-				err = out.event("refusal", one.Number, one)
+				err = out.event("refusal", news[i].Number, &news[i])
 			}
 		}
 		if err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -66,7 +67,7 @@ rules:
 				t.Fatalf("%v in\n%s", err, yaml)
 			}
 			twice, err := again.YAML()
-			if err != nil || string(twice) != string(yaml) {
+			if err != nil || !bytes.Equal(twice, yaml) {
 				t.Errorf("%v\n%s\nbecame\n%s", err, yaml, twice)
 			}
 		})

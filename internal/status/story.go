@@ -51,7 +51,8 @@ func (r *refusal) against() event.Party {
 	if !unknown(r.other) {
 		return r.other
 	}
-	for _, t := range slices.Backward(r.others) {
+	for i := range slices.Backward(r.others) {
+		t := &r.others[i]
 		if !t.granted.IsZero() && (t.grant > r.own.grant || t.holds()) {
 			by := t.owner
 			by.Grant, by.Since = t.grant, t.granted

@@ -23,7 +23,7 @@ const (
 	enter = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
 	leave = "\x1b[?25h\x1b[?1049l"
 	home  = "\x1b[H"
-	clear = "\x1b[K" // to the end of the line
+	wipe  = "\x1b[K" // to the end of the line
 	below = "\x1b[J" // and of the screen
 )
 
@@ -68,7 +68,7 @@ func Live(ctx context.Context, in, out *os.File, c *admin.Client, query url.Valu
 
 // screen paints lines over what was there before, so that nothing flickers.
 func screen(lines []string, height int) string {
-	return home + strings.Join(lines[:min(len(lines), height-1)], clear+"\r\n") + clear + below
+	return home + strings.Join(lines[:min(len(lines), height-1)], wipe+"\r\n") + wipe + below
 }
 
 // quitKey returns when q or ctrl-c was pressed, or there are no more keys.
