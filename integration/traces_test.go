@@ -295,8 +295,15 @@ func TestFenceTraceIsValidated(t *testing.T) {
 			}
 		}
 		for _, bad := range [][]string{
-			{""}, {"01"}, {strings.ToUpper(good)}, {"ff" + good[2:]}, {good + "-00"}, {"00-" + strings.Repeat("0", 32) + good[35:]}, {good[:36] + strings.Repeat("0", 16) + "-01"},
-			{good, "no list"}, {good, "a=1", "more"},
+			{""},
+			{"01"},
+			{strings.ToUpper(good)},
+			{"ff" + good[2:]},
+			{good + "-00"},
+			{"00-" + strings.Repeat("0", 32) + good[35:]},
+			{good[:36] + strings.Repeat("0", 16) + "-01"},
+			{good, "no list"},
+			{good, "a=1", "more"},
 		} {
 			if got := string(conn.Do(append([]string{"FENCE.TRACE"}, bad...)...)); !strings.HasPrefix(got, "-ERR ") {
 				t.Errorf("RESP%s: %q: %q", protocol, bad, got)

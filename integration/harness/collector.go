@@ -55,7 +55,7 @@ func StartCollector(tb testing.TB) *Collector {
 	traces.RegisterTraceServiceServer(g, c)
 	metrics.RegisterMetricsServiceServer(g, metricsService{c: c})
 	logs.RegisterLogsServiceServer(g, logsService{c: c})
-	h := &http.Server{Handler: c.handler()} //nolint:gosec // its clients are the test's
+	h := &http.Server{Handler: c.handler()}
 	var served sync.WaitGroup
 	served.Go(func() { _ = g.Serve(overGRPC) })
 	served.Go(func() { _ = h.Serve(overHTTP) })

@@ -17,7 +17,7 @@ type delivery struct {
 
 func newDelivery(by sdktrace.SpanExporter) *delivery {
 	d := &delivery{SpanExporter: by}
-	d.broken, d.breakOff = context.WithCancel(context.Background())
+	d.broken, d.breakOff = context.WithCancel(context.Background()) //nolint:gosec // Telemetry.Close calls it, if it has to
 	return d
 }
 

@@ -24,8 +24,8 @@ type recorder struct {
 func (r *recorder) Export(_ context.Context, records []sdklog.Record) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, one := range records {
-		r.all = append(r.all, one.Clone())
+	for i := range records {
+		r.all = append(r.all, records[i].Clone())
 	}
 	return nil
 }

@@ -78,8 +78,8 @@ func find(t *testing.T, spans tracetest.SpanStubs, name string) tracetest.SpanSt
 
 func names(spans tracetest.SpanStubs) []string {
 	var all []string
-	for _, s := range spans {
-		all = append(all, s.Name)
+	for i := range spans {
+		all = append(all, spans[i].Name)
 	}
 	slices.Sort(all)
 	return all
@@ -88,7 +88,7 @@ func names(spans tracetest.SpanStubs) []string {
 func value(attrs []attribute.KeyValue, key string) string {
 	for _, a := range attrs {
 		if string(a.Key) == key {
-			return a.Value.Emit()
+			return a.Value.String()
 		}
 	}
 	return ""
