@@ -388,12 +388,19 @@ func TestACollectorThatDoesNotAnswerCostsSequencesAndNothingElse(t *testing.T) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(collector, sdktrace.WithBlocking(), sdktrace.WithMaxQueueSize(64), sdktrace.WithMaxExportBatchSize(16)))
 	tracer := (&Tracer{ids: newIDs(""), tracer: provider.Tracer("")}).begin()
 	const all = 3 * maxSequences
+	lives := [][]event.Kind{ // that hold, that end at once, that end in a while, and that may be written
+		{event.Grant, event.Read},
+		{event.Grant, event.Break, event.Refuse},
+		{event.Grant, event.Read, event.Commit, event.Release},
+		{event.Read},
+	}
 	for i := range uint64(all) {
-		for _, kind := range []event.Kind{event.Grant, event.Read, event.Refuse} {
-			tracer.Event(&event.Event{Kind: kind, At: time.Now(), Sequence: i + 1, Rule: "chat", Session: fmt.Sprint(i), Grant: i%2*(i+1) + 0})
-		}
-		if i%3 == 0 {
-			tracer.Event(&event.Event{Kind: event.Release, At: time.Now(), Sequence: i + 1, Grant: i + 1})
+		for _, kind := range lives[i%4] {
+			e := event.Event{Kind: kind, At: time.Now(), Sequence: i + 1, Rule: "chat", Session: fmt.Sprint(i), Grant: i + 1}
+			if i%4 == 3 {
+				e.Grant = 0
+			}
+			tracer.Event(&e)
 		}
 		tracer.mu.Lock()
 		open, over, kept := len(tracer.open), len(tracer.over), tracer.kept
