@@ -1,0 +1,232 @@
+//go:build integration
+
+package monitoring
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+const config = `rules:
+  - name: ctx
+    prefix: "ctx:"
+    mode: lock
+    owner: connection
+    wait: 3s
+    lease: 2s
+    max_hold: 10s
+  - name: notes
+    prefix: "notes:"
+lock:
+  provider: etcd
+  etcd:
+    endpoints: [%q]
+    ttl: 2s
+    request_timeout: 500ms
+`
+
+// stage is two proxies, what they stand on, and who looks at them.
+type stage struct {
+	*testing.T
+	redis      *harness.Redis
+	etcd       *harness.Etcd
+	one, two   *harness.Proxy
+	prometheus *prometheus
+	must       []string // the alerts that the scene expects
+}
+
+func TestAlertsFireWhenTheyShouldAndNotOtherwise(t *testing.T) {
+	t.Parallel()
+	s := &stage{T: t, redis: harness.StartRedis(t), etcd: harness.StartEtcd(t, 1)}
+	options := harness.ProxyOptions{Redis: s.redis, Admin: true, ConfigYAML: fmt.Sprintf(config, s.etcd.Addrs()[0])}
+	options.Name = "one"
+	s.one = harness.StartProxy(t, options)
+	options.Name = "two"
+	s.two = harness.StartProxy(t, options)
+	s.prometheus = startPrometheus(t, s.one, s.two)
+
+	stop := make(chan struct{})
+	var ordinary sync.WaitGroup
+	defer ordinary.Wait()
+	defer close(stop)
+	for i, p := range []*harness.Proxy{s.one, s.two} {
+		for _, rule := range []string{"ctx", "notes"} {
+			c := s.client(p)
+			ordinary.Go(func() {
+				every(100*time.Millisecond, stop, func() { turn(t, c, fmt.Sprintf("%s:ordinary-%d", rule, i), 0) })
+			})
+		}
+	}
+	s.quiet()
+
+	s.scene("contention", func() {
+		var work sync.WaitGroup
+		defer work.Wait()
+		over := make(chan struct{})
+		defer close(over)
+		for i := range 12 {
+			c := s.client([]*harness.Proxy{s.one, s.two}[i%2])
+			work.Go(func() { every(0, over, func() { turn(t, c, "ctx:hot", 50*time.Millisecond) }) })
+		}
+		s.fire("FenceProxyContention")
+	})
+	s.scene("a session that is not let go", func() {
+		holder, waiter := s.client(s.one), s.client(s.two)
+		_ = holder.Get(t.Context(), "ctx:kept").Err()
+		if err := waiter.Get(t.Context(), "ctx:kept").Err(); err == nil || !strings.HasPrefix(err.Error(), "LOCKED") {
+			t.Fatalf("%v, want LOCKED", err)
+		}
+		s.fire("FenceProxyWaitTimeouts", "FenceProxyWaitNearLimit", "FenceProxyHoldTooLong")
+		harness.Eventually(t, 0, func() bool { return fenced(holder.Set(t.Context(), "ctx:kept", "late", 0).Err()) }, "max_hold ends the hold")
+	}, "FenceProxyContention")
+	s.scene("a stale writer", func() {
+		stale, next := s.client(s.one), s.client(s.two)
+		_ = stale.Get(t.Context(), "ctx:stale").Err()
+		s.one.Pause()
+		harness.Eventually(t, 0, func() bool { return turn(t, next, "ctx:stale", 0) }, "the session goes on")
+		s.one.Resume()
+		if err := stale.Set(t.Context(), "ctx:stale", "stale", 0).Err(); !fenced(err) {
+			t.Fatalf("%v, want FENCED", err)
+		}
+		s.fire("FenceProxyLeaseExpired")
+	}, "FenceProxyRenewalsFailing", "FenceProxyWaitTimeouts", "FenceProxyWaitNearLimit", "FenceProxyContention")
+	s.scene("an outage of the lock provider", func() {
+		s.etcd.Stop()
+		s.fire("FenceProxyProviderDown", "FenceProxyStoreDown")
+		s.etcd.Start()
+	}, "FenceProxyRenewalsFailing", "FenceProxyLeaseExpired", "FenceProxyContention")
+	s.scene("a store that is emptied", func() {
+		c := s.client(s.one)
+		_ = c.Get(t.Context(), "ctx:lost").Err()
+		s.redis.Client().FlushAll(t.Context())
+		if err := c.Set(t.Context(), "ctx:lost", "x", 0).Err(); !fenced(err) {
+			t.Fatalf("%v, want FENCED", err)
+		}
+		s.fire("FenceProxyRecordLost")
+	}, "FenceProxyWritesRefused", "FenceProxyLeaseExpired")
+	s.allPanels()
+}
+
+// client is one connection, which tries nothing again.
+func (s *stage) client(p *harness.Proxy) *redis.Client {
+	return p.Client(func(o *redis.Options) { o.PoolSize, o.MaxRetries, o.ReadTimeout = 1, -1, time.Minute })
+}
+
+// turn is a read-modify-write with some thinking, and reports whether it was applied. Being refused is no failure.
+func turn(t *testing.T, c *redis.Client, key string, think time.Duration) bool {
+	text, err := c.Get(t.Context(), key).Result()
+	if err != nil && err != redis.Nil {
+		return false
+	}
+	time.Sleep(think)
+	return c.Set(t.Context(), key, text[max(0, len(text)-100):]+".", 0).Err() == nil
+}
+
+func every(pause time.Duration, stop <-chan struct{}, do func()) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+			do()
+		}
+	}
+}
+
+func fenced(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "FENCED") }
+
+// quiet waits until nothing fires and goes on doing so for as long as the longest of the rules' times.
+func (s *stage) quiet() {
+	s.Helper()
+	since := time.Now()
+	harness.Eventually(s.T, 2*time.Minute, func() bool {
+		if len(s.prometheus.firing()) > 0 {
+			since = time.Now()
+		}
+		return time.Since(since) > 16*time.Second
+	}, "no alert fires")
+}
+
+// scene plays something in which alerts may fire besides those that it expects, and no others, and waits until they have ended.
+func (s *stage) scene(name string, play func(), may ...string) {
+	s.Helper()
+	s.Log(name)
+	stop := make(chan struct{})
+	fired := map[string]bool{}
+	var look sync.WaitGroup
+	look.Go(func() {
+		every(100*time.Millisecond, stop, func() {
+			for _, alert := range s.prometheus.firing() {
+				fired[alert] = true
+			}
+		})
+	})
+	s.must = nil
+	play()
+	s.quiet()
+	close(stop)
+	look.Wait()
+	for alert := range fired {
+		if !slices.Contains(append(may, s.must...), alert) {
+			s.Errorf("%s: %s fired", name, alert)
+		}
+	}
+}
+
+// fire waits until all of these have fired.
+func (s *stage) fire(alerts ...string) {
+	s.Helper()
+	s.must = append(s.must, alerts...)
+	missing := slices.Clone(alerts)
+	defer func() {
+		if len(missing) > 0 {
+			s.Logf("did not fire: %v", missing)
+		}
+	}()
+	harness.Eventually(s.T, time.Minute, func() bool {
+		firing := s.prometheus.firing()
+		missing = slices.DeleteFunc(missing, func(a string) bool { return slices.Contains(firing, a) })
+		return len(missing) == 0
+	}, "the alerts fire")
+}
+
+// allPanels looks whether each query of the dashboard has an answer.
+func (s *stage) allPanels() {
+	s.Helper()
+	text, err := os.ReadFile(files + "dashboard.json")
+	if err != nil {
+		s.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Type, Title string
+			Targets     []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		s.Fatal(err)
+	}
+	variables := strings.NewReplacer("$__rate_interval", "1m", "$__range", "5m", "$job", ".*", "$namespace", ".*", "$rule", ".*")
+	queries := 0
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			query := variables.Replace(target.Expr)
+			if queries++; strings.Contains(query, "$") || s.prometheus.series(query) == 0 {
+				s.Errorf("%q has no data: %s", panel.Title, query)
+			}
+		}
+	}
+	if queries < 30 {
+		s.Errorf("the dashboard has %d queries", queries)
+	}
+}
