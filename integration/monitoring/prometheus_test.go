@@ -56,6 +56,14 @@ scrape_configs:
 	harness.StartServer(t, p.addr, exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr, "--log.level=warn"))
 	t.Cleanup(p.client.CloseIdleConnections)
+	harness.Eventually(t, time.Minute, func() bool {
+		r, err := p.client.Get("http://" + p.addr + "/-/ready")
+		if err != nil {
+			return false
+		}
+		_ = r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	}, "prometheus is ready")
 	return p
 }
 
