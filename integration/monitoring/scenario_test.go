@@ -27,6 +27,14 @@ const config = `rules:
     max_hold: 10s
   - name: notes
     prefix: "notes:"
+`
+
+// elsewhere is a third proxy's, whose lock provider can fail.
+const elsewhere = `rules:
+  - name: jobs
+    prefix: "jobs:"
+    mode: lock
+    lease: 2s
 lock:
   provider: etcd
   etcd:
@@ -38,22 +46,24 @@ lock:
 // stage is two proxies, what they stand on, and who looks at them.
 type stage struct {
 	*testing.T
-	redis      *harness.Redis
-	etcd       *harness.Etcd
-	one, two   *harness.Proxy
-	prometheus *prometheus
+	redis           *harness.Redis
+	etcd            *harness.Etcd
+	one, two, three *harness.Proxy
+	prometheus      *prometheus
 	must       []string // the alerts that the scene expects
 }
 
 func TestAlertsFireWhenTheyShouldAndNotOtherwise(t *testing.T) {
 	t.Parallel()
 	s := &stage{T: t, redis: harness.StartRedis(t), etcd: harness.StartEtcd(t, 1)}
-	options := harness.ProxyOptions{Redis: s.redis, Admin: true, ConfigYAML: fmt.Sprintf(config, s.etcd.Addrs()[0])}
-	options.Name = "one"
-	s.one = harness.StartProxy(t, options)
-	options.Name = "two"
-	s.two = harness.StartProxy(t, options)
-	s.prometheus = startPrometheus(t, s.one, s.two)
+	for i, p := range []**harness.Proxy{&s.one, &s.two, &s.three} {
+		text := config
+		if i == 2 {
+			text = fmt.Sprintf(elsewhere, s.etcd.Addrs()[0])
+		}
+		*p = harness.StartProxy(t, harness.ProxyOptions{Name: fmt.Sprint("proxy ", i+1), Redis: s.redis, Admin: true, ConfigYAML: text})
+	}
+	s.prometheus = startPrometheus(t, s.one, s.two, s.three)
 
 	stop := make(chan struct{})
 	var ordinary sync.WaitGroup
@@ -101,10 +111,17 @@ func TestAlertsFireWhenTheyShouldAndNotOtherwise(t *testing.T) {
 		s.fire("FenceProxyLeaseExpired")
 	}, "FenceProxyRenewalsFailing", "FenceProxyWaitTimeouts", "FenceProxyWaitNearLimit", "FenceProxyContention")
 	s.scene("an outage of the lock provider", func() {
+		stop := make(chan struct{})
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer close(stop)
+		c := s.client(s.three)
 		s.etcd.Stop()
+		work.Go(func() { every(100*time.Millisecond, stop, func() { turn(t, c, "jobs:1", 0) }) })
 		s.fire("FenceProxyProviderDown", "FenceProxyStoreDown")
 		s.etcd.Start()
-	}, "FenceProxyRenewalsFailing", "FenceProxyLeaseExpired", "FenceProxyContention")
+		harness.Eventually(t, 0, func() bool { return turn(t, s.client(s.three), "jobs:2", 0) }, "the provider is back")
+	}, "FenceProxyContention")
 	s.scene("a store that is emptied", func() {
 		c := s.client(s.one)
 		_ = c.Get(t.Context(), "ctx:lost").Err()
@@ -149,9 +166,15 @@ func fenced(err error) bool { return err != nil && strings.HasPrefix(err.Error()
 func (s *stage) quiet() {
 	s.Helper()
 	since := time.Now()
+	var last []string
+	defer func() {
+		if s.Failed() {
+			s.Logf("fired last: %v", last)
+		}
+	}()
 	harness.Eventually(s.T, 2*time.Minute, func() bool {
-		if len(s.prometheus.firing()) > 0 {
-			since = time.Now()
+		if firing := s.prometheus.firing(); len(firing) > 0 {
+			since, last = time.Now(), firing
 		}
 		return time.Since(since) > 16*time.Second
 	}, "no alert fires")
@@ -165,7 +188,7 @@ func (s *stage) scene(name string, play func(), may ...string) {
 	fired := map[string]bool{}
 	var look sync.WaitGroup
 	look.Go(func() {
-		every(100*time.Millisecond, stop, func() {
+		every(200*time.Millisecond, stop, func() {
 			for _, alert := range s.prometheus.firing() {
 				fired[alert] = true
 			}
