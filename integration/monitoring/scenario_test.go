@@ -27,6 +27,10 @@ const config = `rules:
     max_hold: 10s
   - name: notes
     prefix: "notes:"
+  - name: seen
+    prefix: "seen:"
+    mode: observe
+    owner: connection
 `
 
 // elsewhere is a third proxy's, whose lock provider can fail.
@@ -125,6 +129,14 @@ func TestAlertsFireWhenTheyShouldAndNotOtherwise(t *testing.T) {
 		s.etcd.Start()
 		harness.Eventually(t, 0, func() bool { return turn(t, s.client(s.three), "jobs:2", 0) }, "the provider is back")
 	}, "FenceProxyContention")
+	s.scene("an update lost where a rule only observes", func() {
+		late, next := s.client(s.one), s.client(s.two)
+		_ = late.Get(t.Context(), "seen:1").Err()
+		if !turn(t, next, "seen:1", 0) || late.Set(t.Context(), "seen:1", "late", 0).Err() != nil {
+			t.Fatal("refused, though it only observes")
+		}
+		s.fire("FenceProxyUpdatesLost")
+	})
 	s.scene("a store that is emptied", func() {
 		c := s.client(s.one)
 		_ = c.Get(t.Context(), "ctx:lost").Err()
