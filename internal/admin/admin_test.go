@@ -219,7 +219,7 @@ func TestAHostThatIsNotKnownIsRefused(t *testing.T) {
 		s.gets("/", 200, host(known))
 	}
 	for _, other := range []string{"evil.example", "evil.example:9380", "localhost.evil.example", "127.0.0.1.evil.example", "fence.internal.example.evil.example"} {
-		for _, path := range []string{"/", "/api/v1/overview", "/api/v1/stream", "/config", "/page/app.js"} {
+		for _, path := range []string{"/", "/api/v1/overview", "/config", "/page/app.js", "/api/v1/stream"} {
 			if text := s.gets(path, http.StatusMisdirectedRequest, host(other)); !strings.Contains(text, "admin_hosts") {
 				t.Error(text)
 			}
