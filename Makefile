@@ -129,8 +129,7 @@ proof: ## Explore all interleavings of a few clients; takes some minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'Story|Explorer' ./internal/lock/provider -redlock.runs 4000
 
 .PHONY: alerts
-alerts: ## Check and test the Prometheus alert rules
-	@scripts/install-deps.sh promtool=prometheus
+alerts: deps ## Check and test the Prometheus alert rules
 	promtool check rules charts/fence-proxy/files/alerts.yaml
 	promtool test rules integration/monitoring/alerts.test.yaml
 

@@ -20,7 +20,7 @@ var (
 )
 
 // BenchmarkScreenshots writes the pictures of the documentation: agents contend on a real Redis, and one of them now and then thinks
-// for longer than its lease. It measures nothing; make screenshots runs it.
+// for longer than its lease. Where the configuration is is shown as it usually would be. It measures nothing; make screenshots runs it.
 func BenchmarkScreenshots(b *testing.B) {
 	if *screenshots == "" {
 		b.Fatal("say where to: -screenshots DIR")
@@ -44,6 +44,7 @@ rules:
 		w.shows("#holds-rows tr", "")
 		w.until("document.querySelectorAll('#chart-refusals rect').length > 0 && document.querySelectorAll('#config-rules tr').length > 1")
 		w.until("document.querySelectorAll('#queues-rows tr').length > 0")
+		w.number(`(e => { e.textContent = e.textContent.replace(/^.*(?=, since)/, "/etc/fence-proxy/config.yaml"); return 0 })(document.getElementById("config-from"))`)
 		w.screenshot(filepath.Join(*screenshots, name+".png"), l.width > 1000)
 		if name == "status-page" {
 			w.click("#refusals-rows button:has-text('FENCED')")
