@@ -1,11 +1,15 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,11 +25,40 @@ type equipped struct {
 	proxy *harness.Proxy
 }
 
-// equip starts two proxies in front of a Redis: one that tells nobody anything, and one whose metrics are read.
-func equip(b *testing.B, server *harness.Redis) (off, on equipped) {
+// equip starts proxies in front of a Redis: one that tells nobody anything, one whose metrics are read and that sends traces,
+// metrics and logs to a collector, and one whose collector takes connections and never answers.
+func equip(b *testing.B, server *harness.Redis) (all []equipped) {
 	b.Helper()
-	off = equipped{"off", harness.StartProxy(b, harness.ProxyOptions{Name: "off", Redis: server, ConfigYAML: rules})}
-	on = equipped{"on", harness.StartProxy(b, harness.ProxyOptions{Name: "on", Redis: server, ConfigYAML: rules, Admin: true})}
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	b.Cleanup(collector.Close)
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = silent.Close() })
+	for name, endpoint := range map[string]string{"off": "", "on": collector.URL, "collector silent": "http://" + silent.Addr().String()} {
+		options := harness.ProxyOptions{Name: name, Redis: server, ConfigYAML: rules}
+		if endpoint != "" {
+			options.Admin = true
+			options.Env = []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + endpoint}
+		}
+		p := harness.StartProxy(b, options)
+		all = append(all, equipped{name, p})
+		if endpoint != "" {
+			scraped(b, p)
+		}
+	}
+	slices.SortFunc(all, func(x, y equipped) int { return -cmp.Compare(x.name, y.name) }) // on, off, collector silent
+	all[0], all[1] = all[1], all[0]
+	return all
+}
+
+// scraped has a proxy's metrics read until the end of the benchmark.
+func scraped(b *testing.B, p *harness.Proxy) {
+	b.Helper()
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -36,7 +69,7 @@ func equip(b *testing.B, server *harness.Redis) (off, on equipped) {
 			case <-stop:
 				return
 			case <-every.C:
-				if err := scrape("http://" + on.proxy.Admin + "/metrics"); err != nil {
+				if err := scrape("http://" + p.Admin + "/metrics"); err != nil {
 					b.Error(err)
 				}
 			}
@@ -46,7 +79,6 @@ func equip(b *testing.B, server *harness.Redis) (off, on equipped) {
 		close(stop)
 		<-stopped
 	})
-	return off, on
 }
 
 func scrape(url string) error {
@@ -59,10 +91,10 @@ func scrape(url string) error {
 	return err
 }
 
-// BenchmarkTelemetry compares a proxy with all telemetry on with one that has none, in turns.
+// BenchmarkTelemetry compares proxies with all telemetry on with one that has none, in turns.
 func BenchmarkTelemetry(b *testing.B) {
 	results := table{title: "Telemetry on over off, medians of the rounds' ratios"}
-	results.add("what", "off, per second", "throughput", "proxy CPU", "off, CPU µs")
+	results.add("what", "", "off, per second", "throughput", "proxy CPU", "off, CPU µs")
 	for _, l := range []load{{256, 1, 1}, {256, 50, 1}, {256, 50, 16}} {
 		b.Run(fmt.Sprintf("pass/conns=%d/pipeline=%d", l.connections, l.pipeline), func(b *testing.B) { l.equipped(b, &results) })
 	}
@@ -75,12 +107,11 @@ func BenchmarkTelemetry(b *testing.B) {
 func (l load) equipped(b *testing.B, results *table) {
 	b.Helper()
 	server := harness.StartRedis(b)
-	off, on := equip(b, server)
 	var runners []*runner
-	for _, e := range []equipped{off, on} {
+	for _, e := range equip(b, server) {
 		runners = append(runners, newRunner(e.name, e.proxy.Addr, e.proxy.Pid(), server.Pid()))
 	}
-	n := l.requests(b, off.proxy.Addr)
+	n := l.requests(b, server.Addr)
 	order := slices.Clone(runners)
 	for b.Loop() {
 		for _, command := range commands {
@@ -90,21 +121,23 @@ func (l load) equipped(b *testing.B, results *table) {
 		}
 		slices.Reverse(order)
 	}
-	without, with := runners[0], runners[1]
-	cpu := with.mean(func(command string) series { return with.got[command].proxyCPU.over(without.got[command].proxyCPU) })
-	report(b, results, fmt.Sprintf("GET, SET of %d bytes, %d connections, pipeline %d", l.value, l.connections, l.pipeline),
-		without.mean(func(command string) series { return without.got[command].rate }), with.over(without), cpu, without.proxyCPU())
+	without := runners[0]
+	for _, with := range runners[1:] {
+		cpu := with.mean(func(command string) series { return with.got[command].proxyCPU.over(without.got[command].proxyCPU) })
+		report(b, results, fmt.Sprintf("GET, SET of %d bytes, %d connections, pipeline %d", l.value, l.connections, l.pipeline), with.name,
+			without.mean(func(command string) series { return without.got[command].rate }), with.over(without), cpu, without.proxyCPU())
+	}
 }
 
 func equippedCycle(b *testing.B, clients int, results *table) {
 	b.Helper()
 	server := harness.StartRedis(b)
-	off, on := equip(b, server)
 	var contestants []*contestant
-	for _, e := range []equipped{off, on} {
+	proxies := map[string]int{}
+	for _, e := range equip(b, server) {
 		contestants = append(contestants, newContestant(b.Context(), b, way{name: e.name, guard: fenced}, e.proxy.Addr, clients, clients))
+		proxies[e.name] = e.proxy.Pid()
 	}
-	proxies := map[string]int{"off": off.proxy.Pid(), "on": on.proxy.Pid()}
 	order := slices.Clone(contestants)
 	for b.Loop() {
 		for _, c := range order {
@@ -114,15 +147,18 @@ func equippedCycle(b *testing.B, clients int, results *table) {
 		}
 		slices.Reverse(order)
 	}
-	without, with := contestants[0], contestants[1]
-	report(b, results, fmt.Sprintf("guarded cycles, %d clients", clients), without.rate.median(), with.rate.over(without.rate).median(),
-		with.proxy.over(without.proxy).median(), without.proxy.median())
+	without := contestants[0]
+	for _, with := range contestants[1:] {
+		report(b, results, fmt.Sprintf("guarded cycles, %d clients", clients), with.name, without.rate.median(), with.rate.over(without.rate).median(),
+			with.proxy.over(without.proxy).median(), without.proxy.median())
+	}
 }
 
-func report(b *testing.B, results *table, what string, rate, throughput, cpu, micros float64) {
+func report(b *testing.B, results *table, what, with string, rate, throughput, cpu, micros float64) {
 	b.Helper()
-	results.add(what, rate, throughput, cpu, micros)
+	results.add(what, with, rate, throughput, cpu, micros)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(throughput, "x_throughput")
-	b.ReportMetric(cpu, "x_cpu")
+	unit := strings.ReplaceAll(with, " ", "_")
+	b.ReportMetric(throughput, unit+"_x_throughput")
+	b.ReportMetric(cpu, unit+"_x_cpu")
 }
