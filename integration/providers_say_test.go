@@ -120,7 +120,7 @@ func TestExecHoldsItsSessionElsewhere(t *testing.T) {
 		second.ends(0)
 		client.fails("FENCED", "FENCE.DO", grant, "SET", "job", "stale")
 
-		lost := execute(t, e.redis, []string{"--config", config, "--grace", "100ms"}, "sleep", "60")
+		lost := execute(t, e.redis, []string{"--config", config, "--wait", "1m", "--grace", "100ms"}, "sleep", "60")
 		var holder string
 		harness.Eventually(t, 0, func() bool {
 			client.sends("FENCE.INSPECT", "job")
