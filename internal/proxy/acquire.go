@@ -125,7 +125,7 @@ func (c *client) waitFor(s *lock.Sequence) (tokenstore.Begin, error) {
 	case err == nil && left != nil: // just when it was granted
 		c.returns(s, b.Grant)
 		return b, left
-	case err != nil && locked == nil && left == nil:
+	case err != nil && left == nil && !errors.As(err, &locked):
 		return b, &downError{s.Record.String(), err}
 	}
 	return b, err
