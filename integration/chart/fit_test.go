@@ -126,8 +126,9 @@ func containers(spec *core.PodSpec) []core.Container {
 
 func (r *rendered) podsAreSafe() {
 	for name, pod := range r.pods {
-		for _, c := range containers(&pod.Spec) {
-			r.safe(name, &c)
+		ours := containers(&pod.Spec)
+		for i := range ours {
+			r.safe(name, &ours[i])
 		}
 	}
 }
@@ -160,13 +161,16 @@ func (r *rendered) podsFindWhatTheyMount() {
 			space = namespace
 		}
 		volumes := map[string]bool{}
-		for _, v := range pod.Spec.Volumes {
+		for i := range pod.Spec.Volumes {
+			v := &pod.Spec.Volumes[i]
 			volumes[v.Name] = true
 			if v.ConfigMap != nil && r.configMaps[space+"/"+v.ConfigMap.Name] == nil {
 				r.Errorf("%s mounts ConfigMap %s, which is not there", name, v.ConfigMap.Name)
 			}
 		}
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+		for i := range all {
+			c := &all[i]
 			for _, m := range c.VolumeMounts {
 				if !volumes[m.Name] {
 					r.Errorf("%s: %s mounts %s, which is not there", name, c.Name, m.Name)
@@ -199,8 +203,8 @@ func (r *rendered) selectorsFindPods() {
 		return pods[0]
 	}
 	has := func(pod *core.PodTemplateSpec, port intstr.IntOrString) bool {
-		for _, c := range pod.Spec.Containers {
-			for _, p := range c.Ports {
+		for i := range pod.Spec.Containers {
+			for _, p := range pod.Spec.Containers[i].Ports {
 				if port == intstr.FromString(p.Name) || port == intstr.FromInt32(p.ContainerPort) {
 					return true
 				}
@@ -240,7 +244,8 @@ func (r *rendered) selectorsFindPods() {
 
 func (r *rendered) webhooksFindTheirService() {
 	for _, configuration := range r.webhooks {
-		for _, w := range configuration.Webhooks {
+		for i := range configuration.Webhooks {
+			w := &configuration.Webhooks[i]
 			to := w.ClientConfig.Service
 			if !slices.ContainsFunc(r.services, func(s *core.Service) bool {
 				return s.Name == to.Name && s.Namespace == to.Namespace && s.Spec.Ports[0].Port == *to.Port
@@ -321,7 +326,8 @@ func (r *rendered) templatesAreTaken() {
 			continue
 		}
 		r.safe(name, &template.Sidecar)
-		for _, v := range template.Volumes {
+		for i := range template.Volumes {
+			v := &template.Volumes[i]
 			if v.ConfigMap == nil {
 				continue
 			}

@@ -67,8 +67,9 @@ func NewPod(tb testing.TB, pod *corev1.Pod, files PodFiles) *Pod {
 			p.publish(v.Name, v.ConfigMap.Name)
 		}
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		for _, m := range c.VolumeMounts {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i := range all {
+		for _, m := range all[i].VolumeMounts {
 			p.mounts[m.MountPath] = p.volume(m.Name)
 		}
 	}
@@ -168,9 +169,10 @@ func (p *Pod) Logs() string { return p.log.String() }
 // Env is a container's environment as the pod's text has it, resolved.
 func (p *Pod) Env(name string) map[string]string {
 	p.tb.Helper()
-	for _, c := range slices.Concat(p.spec.InitContainers, p.spec.Containers) {
-		if c.Name == name {
-			return p.resolve(&c)
+	all := slices.Concat(p.spec.InitContainers, p.spec.Containers)
+	for i := range all {
+		if all[i].Name == name {
+			return p.resolve(&all[i])
 		}
 	}
 	p.tb.Fatalf("no container %s", name)

@@ -9,6 +9,7 @@ import (
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -55,7 +56,7 @@ func root(t *testing.T, config string) string {
 	must(os.WriteFile(filepath.Join(dir, "etc", "fence-proxy", "config.yaml"), []byte(config), 0o644))
 	for _, path := range []string{"", "etc", "etc/fence-proxy"} {
 		must(os.Chmod(filepath.Join(dir, path), 0o555))
-		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, path), 0o755) }) //nolint:gosec // so that it can be removed
+		t.Cleanup(func() { _ = os.Chmod(filepath.Join(dir, path), 0o755) }) // so that it can be removed
 	}
 	return dir
 }
@@ -121,7 +122,7 @@ func TestItServesFromAnEmptyRootThatItMayNotWriteTo(t *testing.T) {
 	}, "it is ready")
 	client := redis.NewClient(&redis.Options{Addr: listen})
 	defer func() { _ = client.Close() }()
-	if err := client.Get(t.Context(), "ctx:1").Err(); err != redis.Nil {
+	if err := client.Get(t.Context(), "ctx:1").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("read: %v", err)
 	}
 	if err := client.Set(t.Context(), "ctx:1", "written", 0).Err(); err != nil {

@@ -4,6 +4,7 @@ package monitoring
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -156,8 +157,9 @@ func (s *stage) client(p *harness.Proxy) *redis.Client {
 
 // turn is a read-modify-write with some thinking, and reports whether it was applied. Being refused is no failure.
 func turn(t *testing.T, c *redis.Client, key string, think time.Duration) bool {
+	t.Helper()
 	text, err := c.Get(t.Context(), key).Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return false
 	}
 	time.Sleep(think)

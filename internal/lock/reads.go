@@ -231,7 +231,8 @@ func (r *reads) merge(other *reads, taint bool) {
 
 // join takes in what another owner has read.
 func (r *reads) join(other *reads) {
-	for _, k := range other.keys {
+	for i := range other.keys {
+		k := &other.keys[i]
 		if mine := r.find(k.key); mine != nil {
 			if mine.fresh == 0 || k.fresh > 0 && k.since.Before(mine.since) {
 				mine.since = k.since
@@ -254,7 +255,7 @@ func (r *reads) join(other *reads) {
 				mine.at = k.at
 			}
 		} else if len(r.keys) < maxKeys {
-			r.keys = append(r.keys, k)
+			r.keys = append(r.keys, *k)
 		}
 	}
 	for _, command := range other.commands {
@@ -272,9 +273,10 @@ func (r *reads) join(other *reads) {
 // expire forgets the reads that are older than age: no sequence lives that long.
 func (r *reads) expire(now time.Time, age time.Duration) {
 	kept := r.keys[:0]
-	for _, k := range r.keys {
+	for i := range r.keys {
+		k := &r.keys[i]
 		if now.Sub(k.at) <= age && k.fresh+k.stale > 0 {
-			kept = append(kept, k)
+			kept = append(kept, *k)
 		}
 	}
 	r.keys = kept

@@ -84,8 +84,11 @@ func TestEachEndOfAHoldIsToldOnceWithItsReason(t *testing.T) {
 			w.did(a.write("s", k1))
 			w.pass(time.Second)
 		}, "grant, read, commit, commit, release idle"},
-		"max_hold": {rule.Rule{MaxHold: time.Minute, Idle: time.Hour, Lease: time.Minute}, func(w *world, _ *client) { w.pass(time.Minute) },
-			"grant, read, renew, renew, break max_hold"},
+		"max_hold": {
+			rule.Rule{MaxHold: time.Minute, Idle: time.Hour, Lease: time.Minute},
+			func(w *world, _ *client) { w.pass(time.Minute) },
+			"grant, read, renew, renew, break max_hold",
+		},
 		"closed": {long, func(_ *world, a *client) { a.owner.Close() }, "grant, read, release closed"},
 		"in vain": {long, func(w *world, a *client) {
 			s := a.enter("s")

@@ -58,7 +58,8 @@ func made(t *testing.T) *Metrics {
 
 // told has the metrics hear of what has happened under rule chat, in mode lock.
 func told(m *Metrics, events ...event.Event) {
-	for _, e := range events {
+	for i := range events {
+		e := events[i]
 		e.Rule, e.Mode = "chat", "lock"
 		m.Event(&e)
 	}
@@ -326,7 +327,9 @@ func TestAnEventCostsNoMemory(t *testing.T) {
 	m := made(t)
 	m.Rule("chat", "lock")
 	for _, e := range []event.Event{
-		{Kind: event.Grant, Took: time.Millisecond}, {Kind: event.Read, Took: time.Millisecond}, {Kind: event.Commit, Took: time.Millisecond},
+		{Kind: event.Grant, Took: time.Millisecond},
+		{Kind: event.Read, Took: time.Millisecond},
+		{Kind: event.Commit, Took: time.Millisecond},
 		{Kind: event.Release, Reason: event.Committed, Took: time.Millisecond},
 	} {
 		e.Rule, e.Mode = "chat", "lock"

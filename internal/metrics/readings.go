@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -135,8 +136,8 @@ func (o *observed) seconds(name, help string) (g metric.Float64ObservableGauge) 
 // labelled are labels and their values in turn.
 func labelled(pairs ...string) metric.ObserveOption {
 	set := make([]attribute.KeyValue, 0, len(pairs)/2)
-	for i := 0; i < len(pairs); i += 2 {
-		set = append(set, attribute.String(pairs[i], pairs[i+1]))
+	for pair := range slices.Chunk(pairs, 2) {
+		set = append(set, attribute.String(pair[0], pair[1]))
 	}
 	return metric.WithAttributes(set...)
 }

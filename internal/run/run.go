@@ -185,7 +185,7 @@ func (o *Options) keep(ctx context.Context, locks *lock.Manager, s *lock.Sequenc
 		case errors.Is(err, tokenstore.ErrLost):
 			return fmt.Errorf("%w: %w", ErrLost, s.Stale(holder.Grant, holder))
 		case !time.Now().Before(until):
-			s.Stale(0, tokenstore.Holder{}) // nobody knows yet to whom
+			_ = s.Stale(0, tokenstore.Holder{}) // told only: nobody knows yet to whom it was lost
 			return fmt.Errorf("%w: its lease ended while the store could not be asked: %w", ErrLost, err)
 		default:
 			s.Tell(event.Event{Kind: event.Renew, Reason: event.Unasked})

@@ -79,7 +79,8 @@ func inject(pod *corev1.Pod, t *Template) (patch, *skip) {
 	for _, a := range found {
 		a.point(&p, w.variable, t)
 	}
-	for i, v := range t.Volumes {
+	for i := range t.Volumes {
+		v := t.Volumes[i]
 		if v.Name == t.ConfigVolume && w.config != "" {
 			v = *v.DeepCopy()
 			v.ConfigMap.Name = w.config
@@ -124,7 +125,9 @@ func obstacle(pod *corev1.Pod, t *Template) *skip {
 			}
 		}
 	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	for i := range all {
+		c := &all[i]
 		for _, theirs := range c.Ports {
 			for _, ours := range t.Sidecar.Ports {
 				if theirs.ContainerPort == ours.ContainerPort && theirs.Protocol != corev1.ProtocolUDP {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -79,7 +80,7 @@ func TestAnInjectedPodIsAnsweredWithItsPatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !answer.Allowed || answer.PatchType == nil || *answer.PatchType != "JSONPatch" || string(answer.Patch) != string(want) || len(answer.Warnings) != 0 {
+	if !answer.Allowed || answer.PatchType == nil || *answer.PatchType != "JSONPatch" || !bytes.Equal(answer.Patch, want) || len(answer.Warnings) != 0 {
 		t.Errorf("answer %+v", answer)
 	}
 	if len(*reporter) != 0 {

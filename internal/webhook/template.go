@@ -37,7 +37,10 @@ func ParseTemplate(text []byte) (*Template, error) {
 	if err := yaml.UnmarshalStrict(text, t); err != nil {
 		return nil, err
 	}
-	return t, t.check()
+	if err := t.check(); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 func (t *Template) check() error {

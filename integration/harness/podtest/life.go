@@ -33,6 +33,7 @@ type Life struct {
 
 // Run runs all tests.
 func (l Life) Run(t *testing.T) {
+	t.Helper()
 	t.Run("TheLastWriteLandsAndTheSidecarEndsAfterIt", l.lastWrite)
 	t.Run("AJobCompletes", l.job)
 	t.Run("AnAgentStartsOnceItsRedisAnswers", l.lateRedis)

@@ -51,9 +51,10 @@ func Line(e *event.Event) string {
 // Story returns what was told of a client, in short.
 func (r *Recorder) Story(client string) string {
 	var lines []string
-	for _, e := range r.All() {
-		if e.Owner.Client == client {
-			lines = append(lines, Line(&e))
+	all := r.All()
+	for i := range all {
+		if e := &all[i]; e.Owner.Client == client {
+			lines = append(lines, Line(e))
 		}
 	}
 	return strings.Join(lines, ", ")
@@ -63,10 +64,12 @@ func (r *Recorder) Story(client string) string {
 func (r *Recorder) Check(t testing.TB, over bool) {
 	t.Helper()
 	waits, holds := map[uint64]bool{}, map[uint64]bool{} // by sequence
-	for i, e := range r.All() {
+	all := r.All()
+	for i := range all {
+		e := &all[i]
 		broken := func(what string) {
 			t.Helper()
-			t.Errorf("event %d, %s of sequence %d (%+v): %s", i, Line(&e), e.Sequence, e, what)
+			t.Errorf("event %d, %s of sequence %d (%+v): %s", i, Line(e), e.Sequence, *e, what)
 		}
 		if e.At.IsZero() || e.Took < 0 {
 			broken("it says no time")
@@ -74,7 +77,7 @@ func (r *Recorder) Check(t testing.TB, over bool) {
 		if e.Sequence == 0 && e.Kind != event.Refuse && !e.Apart {
 			broken("it belongs to no sequence")
 		}
-		if err := reasoned(&e); err != "" {
+		if err := reasoned(e); err != "" {
 			broken(err)
 		}
 		switch e.Kind {
