@@ -37,6 +37,7 @@ func busy(t *testing.T) (*harness.Redis, *harness.Proxy) {
 	return server, proxy
 }
 
+// Case 82.
 func TestMetricsSayWhatHasHappened(t *testing.T) {
 	_, proxy := busy(t)
 	for series, want := range map[string]float64{

@@ -42,7 +42,7 @@ var parents = []struct {
 }
 
 // A reads and sleeps past max_hold, B waits for A, reads and writes, and A writes what is stale: the spans of the two
-// proxies tell that.
+// proxies tell that. Case 82.
 func TestTheSpansOfAStaleWriterTellWhichHoldSupersededWhich(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range []string{"grpc", "http/protobuf"} {

@@ -300,6 +300,7 @@ func TestAnotherReaderSeesTheSame(t *testing.T) {
 	}
 }
 
+// Case 81.
 func TestSeriesDependOnRulesAlone(t *testing.T) {
 	m := made(t)
 	m.Rule("chat", "lock")
