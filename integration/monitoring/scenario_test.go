@@ -129,7 +129,7 @@ func TestAlertsFireWhenTheyShouldAndNotOtherwise(t *testing.T) {
 		s.fire("FenceProxyProviderDown", "FenceProxyStoreDown")
 		s.etcd.Start()
 		harness.Eventually(t, 0, func() bool { return turn(t, s.client(s.three), "jobs:2", 0) }, "the provider is back")
-	}, "FenceProxyContention")
+	}, "FenceProxyContention", "FenceProxyWaitNearLimit", "FenceProxyWaitTimeouts") // who had asked when it went down stood in line until the end
 	s.scene("an update lost where a rule only observes", func() {
 		late, next := s.client(s.one), s.client(s.two)
 		_ = late.Get(t.Context(), "seen:1").Err()
