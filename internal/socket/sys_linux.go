@@ -52,13 +52,14 @@ func call(trap, fd uintptr, p unsafe.Pointer, n int) (int, syscall.Errno) {
 	}
 }
 
-// unread returns how many bytes have come on a socket.
+// unread returns how many bytes have come on a socket. Like a read, it does without a word to the scheduler, whose thread for
+// watching blocked calls would be woken each time.
 func unread(fd uintptr) int {
-	n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-	if err != nil {
+	var n int32
+	if _, _, errno := syscall.RawSyscall(syscall.SYS_IOCTL, fd, unix.TIOCINQ, uintptr(unsafe.Pointer(&n))); errno != 0 {
 		return 0
 	}
-	return n
+	return int(n)
 }
 
 // hungUp reports whether the peer has closed its side.
