@@ -4,6 +4,7 @@ package integration
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,6 +79,9 @@ func TestTheSpansOfAStaleWriterTellWhichHoldSupersededWhich(t *testing.T) {
 				linked(t, holdB, holdA, "waited_for")
 				for _, step := range []string{"wait", "acquire", "read", "commit", "release"} {
 					within(t, collector.Span(t, "B's "+step, func(s harness.Span) bool { return s.Name == step && s.Parent == holdB.ID }), holdB)
+				}
+				if line := regexp.MustCompile(`hold reached max_hold.* trace_id=` + holdA.Trace + ` span_id=` + holdA.ID); !line.MatchString(proxyA.Logs()) {
+					t.Errorf("what the log says of the end of A's hold has not the ids of its span: %v", line)
 				}
 				within(t, collector.Span(t, "the end of A's hold", func(s harness.Span) bool { return s.Name == "break" && s.Parent == holdA.ID }), holdA)
 				commit := collector.Span(t, "B's commit", func(s harness.Span) bool { return s.Name == "commit" && s.Proxy == "B-proxy" })

@@ -73,7 +73,7 @@ func (f *search) run(ctx context.Context, at circles, log *slog.Logger) {
 			victim = false
 		}
 		if err == nil && victim {
-			log.Warn("clients wait for each other's sessions: one gives way")
+			s.warn("clients wait for each other's sessions: one gives way", "client", s.Claim.Client)
 			f.stuck <- circle
 			return
 		}

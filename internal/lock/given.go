@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/event"
@@ -102,7 +103,7 @@ func (s *Sequence) lost(h provider.Hold) {
 		return
 	}
 	grant := s.grant
-	s.manager.log.Warn("hold lost at the lock provider", "rule", s.Record.Rule, "session", s.Record.Session, "grant", grant, "provider", s.manager.outside.Name)
+	s.log(slog.LevelWarn, "hold lost at the lock provider", "provider", s.manager.outside.Name)
 	s.breakOff(ReasonLost, 0, tokenstore.Holder{})
 	s.manager.Detach(func(ctx context.Context) { // so that the store names nobody any more
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -133,7 +134,7 @@ func (s *Sequence) renewOutside(ctx context.Context, grant uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hold == h {
-		s.manager.log.Warn("hold not renewed at the lock provider, trying again", "rule", s.Record.Rule, "session", s.Record.Session, "grant", grant,
+		s.log(slog.LevelWarn, "hold not renewed at the lock provider, trying again",
 			"left", time.Until(h.Until()).Round(time.Millisecond), "error", err)
 		s.renewAt = time.Now().Add(min(s.Claim.Lease/10, time.Second))
 		s.schedule(s.next())

@@ -217,7 +217,7 @@ func (m *Manager) keepAlive(ctx context.Context, g *granted) {
 		}
 		if err != nil {
 			retry = min(g.sequence.Claim.Lease/10, time.Second)
-			m.log.Warn("grant not kept alive at the lock provider, trying again", "session", g.sequence.Record.String(), "grant", g.sequence.Grant(), "error", err)
+			g.sequence.warn("grant not kept alive at the lock provider, trying again", "error", err)
 		}
 	}
 }
@@ -272,7 +272,7 @@ func (m *Manager) loseGrant(ctx context.Context, g *granted) {
 	}
 	close(g.lost)
 	s := g.sequence
-	m.log.Warn("grant lost at the lock provider", "session", s.Record.String(), "grant", s.Grant(), "provider", m.outside.Name)
+	s.warn("grant lost at the lock provider", "provider", m.outside.Name)
 	s.lose(ReasonLost)
 	m.useUp(ctx, s)
 	m.giveBack(g.hold)

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/event"
@@ -120,14 +121,13 @@ func (s *Sequence) again(pause time.Duration) {
 func (s *Sequence) end(ctx context.Context, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	log := s.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", s.grant)
 	switch {
 	case s.state != Held:
 	case now.Sub(s.since) >= s.Rule.MaxHold:
-		log.Warn("hold reached max_hold and was revoked", "max_hold", s.Rule.MaxHold, "client", s.Claim.Client)
+		s.log(slog.LevelWarn, "hold reached max_hold and was revoked", "max_hold", s.Rule.MaxHold, "client", s.Claim.Client)
 		s.outlive(ctx, now)
 	case !now.Before(s.used.Add(s.keep())):
-		log.Debug("hold ended without a further command", "after", s.keep())
+		s.log(slog.LevelDebug, "hold ended without a further command", "after", s.keep())
 		why := s.idleness()
 		s.release(ctx, false)
 		s.story.why = why
@@ -184,20 +184,19 @@ func (s *Sequence) renew(ctx context.Context, grant uint64) {
 	if s.state != Held || s.grant != grant {
 		return
 	}
-	log := s.manager.log.With("rule", s.Record.Rule, "session", s.Record.Session, "grant", grant)
 	switch {
 	case err == nil:
 		s.renewed(sent, s.Claim.Lease)
 		s.tell(event.Event{Kind: event.Renew})
 	case errors.Is(err, tokenstore.ErrLost):
-		log.Warn("hold lost", "holder", holder.Client, "newest", holder.Grant)
+		s.log(slog.LevelWarn, "hold lost", "holder", holder.Client, "newest", holder.Grant)
 		reason := ReasonSuperseded
 		if holder.Grant == 0 {
 			reason = ReasonMissing
 		}
 		s.breakOff(reason, holder.Grant, holder)
 	default:
-		log.Warn("lease not renewed, trying again", "left", time.Until(s.leaseUntil).Round(time.Millisecond), "error", err)
+		s.log(slog.LevelWarn, "lease not renewed, trying again", "left", time.Until(s.leaseUntil).Round(time.Millisecond), "error", err)
 		s.renewAt = time.Now().Add(min(s.Claim.Lease/10, time.Second))
 		s.schedule(s.next())
 		s.tell(event.Event{Kind: event.Renew, Reason: event.Unasked})
@@ -229,8 +228,7 @@ func (s *Sequence) release(ctx context.Context, revoke bool) {
 	cancel()
 	s.mu.Lock()
 	if err != nil {
-		s.manager.log.Warn("hold not released, its lease will end it",
-			"rule", s.Record.Rule, "session", s.Record.Session, "grant", grant, "error", err)
+		s.log(slog.LevelWarn, "hold not released, its lease will end it", "error", err)
 	}
 }
 

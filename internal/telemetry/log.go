@@ -9,6 +9,8 @@ import (
 
 	"go.opentelemetry.io/contrib/bridges/otelslog"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fence-proxy/fence-proxy/internal/event"
 )
 
 // Logger returns a handler that logs to plain, with the ids of the context's span, and to the collector if logs are sent.
@@ -18,7 +20,7 @@ func (t *Telemetry) Logger(plain slog.Handler) slog.Handler {
 		return plain
 	}
 	t.errors.logTo(plain)
-	h := &handler{plain: plain}
+	h := &handler{plain: plain, of: t}
 	if t.logs != nil {
 		h.sent = otelslog.NewHandler("fence-proxy", otelslog.WithLoggerProvider(t.logs))
 		if !t.settings.SessionNames {
@@ -30,6 +32,7 @@ func (t *Telemetry) Logger(plain slog.Handler) slog.Handler {
 
 // handler logs to two places.
 type handler struct {
+	of       *Telemetry // knows the spans of sequences
 	plain    slog.Handler
 	sent     slog.Handler // nil: to plain only
 	discreet *Telemetry   // makes the hashes that sessions are sent as; nil: all is sent as it is
@@ -40,6 +43,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 }
 
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	ctx = h.of.within(ctx)
 	if h.sent != nil {
 		if err := h.sent.Handle(ctx, h.sendable(r)); err != nil {
 			return fmt.Errorf("send a log record: %w", err)
@@ -50,6 +54,21 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		r.AddAttrs(slog.String("trace_id", span.TraceID().String()), slog.String("span_id", span.SpanID().String()))
 	}
 	return h.plain.Handle(ctx, r)
+}
+
+// within returns a line's context with the span of the sequence that it is about, if it is known.
+func (t *Telemetry) within(ctx context.Context) context.Context {
+	number := event.AboutOf(ctx)
+	if number == 0 {
+		return ctx
+	}
+	t.mu.Lock()
+	tracer := t.tracer
+	t.mu.Unlock()
+	if tracer == nil {
+		return ctx
+	}
+	return trace.ContextWithSpanContext(ctx, tracer.Span(number, trace.SpanContext{}))
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
