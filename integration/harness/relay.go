@@ -1,8 +1,10 @@
 package harness
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -108,8 +110,12 @@ func (r *Relay) Restore() {
 	if r.listener != nil {
 		return
 	}
-	listener, err := net.Listen("tcp", r.Addr)
-	if err != nil {
+	var listener net.Listener
+	var err error
+	if !poll(patience, func() bool { // a process that was being started at a Cut has a copy of the listener for a moment
+		listener, err = net.Listen("tcp", r.Addr)
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}) || err != nil {
 		r.tb.Fatalf("start the relay: %v", err)
 	}
 	r.listener = listener
