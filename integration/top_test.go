@@ -3,13 +3,11 @@
 package integration
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/fence-proxy/fence-proxy/integration/harness"
@@ -91,7 +89,7 @@ func TestTopIsLiveInATerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var shown transcript
+	var shown harness.Transcript
 	top.Stdout, top.Stderr = &shown, &shown
 	if err := top.Start(); err != nil {
 		t.Fatal(err)
@@ -113,24 +111,6 @@ func TestTopIsLiveInATerminal(t *testing.T) {
 	if text := shown.String(); !strings.Contains(text, "\x1b[?1049h") || !strings.HasSuffix(strings.TrimSpace(text), "\x1b[?1049l") {
 		t.Errorf("the screen is not left as it was: %q", text)
 	}
-}
-
-// transcript is what a program has printed so far.
-type transcript struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (t *transcript) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.Write(p)
-}
-
-func (t *transcript) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.b.String()
 }
 
 func TestTheConfigurationInForceIsShownAfterAReload(t *testing.T) {

@@ -21,7 +21,7 @@ type Consul struct {
 
 	tb   testing.TB
 	args []string
-	log  *transcript // of all its lives
+	log  *Transcript // of all its lives
 }
 
 // ConsulToken may do everything where ACLs are enabled.
@@ -30,7 +30,7 @@ const ConsulToken = "harness"
 // StartConsul starts a server, and waits until it leads. The settings are HCL, as in "session_ttl_min = \"10s\"".
 func StartConsul(tb testing.TB, settings ...string) *Consul {
 	tb.Helper()
-	c := &Consul{tb: tb, log: &transcript{}}
+	c := &Consul{tb: tb, log: &Transcript{}}
 	port := func() string { return strconv.Itoa(FreePort(tb)) }
 	http := FreePort(tb)
 	c.Addr = loopback(http)

@@ -28,7 +28,7 @@ type EtcdMember struct {
 	tb   testing.TB
 	args []string
 	look string      // where it shows its health and metrics
-	log  *transcript // of all its lives
+	log  *Transcript // of all its lives
 }
 
 // EtcdTLS are the files with which members serve clients, and believe them.
@@ -57,7 +57,7 @@ func startEtcd(tb testing.TB, size int, scheme string, args ...string) *Etcd {
 	var peers []string
 	for i := range size {
 		peer := "http://" + loopback(FreePort(tb))
-		m := &EtcdMember{Addr: loopback(FreePort(tb)), tb: tb, log: &transcript{}, look: "http://" + loopback(FreePort(tb))}
+		m := &EtcdMember{Addr: loopback(FreePort(tb)), tb: tb, log: &Transcript{}, look: "http://" + loopback(FreePort(tb))}
 		m.args = append([]string{
 			server, "--name", fmt.Sprintf("m%d", i), "--data-dir", shortTempDir(tb), "--logger", "zap",
 			"--listen-client-urls", scheme + "://" + m.Addr, "--advertise-client-urls", scheme + "://" + m.Addr,

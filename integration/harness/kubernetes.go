@@ -33,7 +33,7 @@ type Kubernetes struct {
 	tb     testing.TB
 	dir    string
 	store  *Etcd
-	log    *transcript // of all its lives
+	log    *Transcript // of all its lives
 	binary string
 	client *http.Client
 }
@@ -42,7 +42,7 @@ type Kubernetes struct {
 // its binary; scripts/kube-apiserver.sh makes one.
 func StartKubernetes(tb testing.TB) *Kubernetes {
 	tb.Helper()
-	k := &Kubernetes{tb: tb, dir: shortTempDir(tb), log: &transcript{}, binary: os.Getenv("KUBE_APISERVER")}
+	k := &Kubernetes{tb: tb, dir: shortTempDir(tb), log: &Transcript{}, binary: os.Getenv("KUBE_APISERVER")}
 	if k.binary == "" {
 		tb.Fatal("KUBE_APISERVER is not set: run make test-kube, or set it to what scripts/kube-apiserver.sh prints")
 	}

@@ -20,13 +20,13 @@ type Observer struct {
 
 	tb  testing.TB
 	out *bytes.Buffer // its report
-	log *transcript
+	log *Transcript
 }
 
 // StartObserver starts an observer before a Redis, and waits until it accepts connections.
 func StartObserver(tb testing.TB, r *Redis) *Observer {
 	tb.Helper()
-	o := &Observer{tb: tb, Addr: loopback(FreePort(tb)), out: &bytes.Buffer{}, log: &transcript{}}
+	o := &Observer{tb: tb, Addr: loopback(FreePort(tb)), out: &bytes.Buffer{}, log: &Transcript{}}
 	cmd := exec.Command(Build(tb), "observe", "--json", "--turn", "1m", "--listen", o.Addr, "--upstream", r.URL())
 	cmd.Env, cmd.Stdout, cmd.Stderr = environment(nil), o.out, o.log
 	o.Process = launch(tb, "fence-proxy observe", cmd)

@@ -35,7 +35,7 @@ type Pod struct {
 	dir   string
 
 	mounts   map[string]string // paths in containers, and the directories here
-	log      *transcript
+	log      *Transcript
 	sidecars []*container
 	agents   []*container
 	swaps    int
@@ -56,7 +56,7 @@ type container struct {
 // NewPod makes the volumes of a pod. Nothing is started.
 func NewPod(tb testing.TB, pod *corev1.Pod, files PodFiles) *Pod {
 	tb.Helper()
-	p := &Pod{tb: tb, spec: &pod.Spec, files: files, dir: shortTempDir(tb), mounts: map[string]string{}, log: &transcript{}}
+	p := &Pod{tb: tb, spec: &pod.Spec, files: files, dir: shortTempDir(tb), mounts: map[string]string{}, log: &Transcript{}}
 	logIfFailed(tb, "pod "+pod.Name, p.log)
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]

@@ -45,7 +45,7 @@ type Proxy struct {
 	name string
 	args []string
 	env  []string
-	log  *transcript // of all its lives
+	log  *Transcript // of all its lives
 }
 
 // StartProxy builds fence-proxy if need be, starts it, and waits until it accepts
@@ -61,14 +61,14 @@ func StartProxy(tb testing.TB, options ProxyOptions) *Proxy {
 // exit code and what it printed: for sub-commands and for configurations that it refuses.
 func RunProxy(tb testing.TB, args ...string) (code int, output string) {
 	tb.Helper()
-	p := &Proxy{tb: tb, name: "fence-proxy", args: args, env: environment(nil), log: &transcript{}}
+	p := &Proxy{tb: tb, name: "fence-proxy", args: args, env: environment(nil), log: &Transcript{}}
 	p.launch()
 	return p.Wait(), p.Logs()
 }
 
 func newProxy(tb testing.TB, options ProxyOptions) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, name: options.Name, env: environment(options.Env), log: &transcript{}}
+	p := &Proxy{tb: tb, name: options.Name, env: environment(options.Env), log: &Transcript{}}
 	if p.name == "" {
 		p.name = "fence-proxy"
 	}

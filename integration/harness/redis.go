@@ -26,7 +26,7 @@ type Redis struct {
 	env      []string
 	password string
 	control  *control
-	log      *transcript // of all its lives
+	log      *Transcript // of all its lives
 }
 
 // RedisOption changes how [StartRedis] starts the server.
@@ -65,7 +65,7 @@ func WithClock(c *Clock) RedisOption {
 func StartRedis(tb testing.TB, options ...RedisOption) *Redis {
 	tb.Helper()
 	port := FreePort(tb)
-	r := &Redis{Addr: loopback(port), Port: port, Dir: shortTempDir(tb), tb: tb, log: &transcript{}}
+	r := &Redis{Addr: loopback(port), Port: port, Dir: shortTempDir(tb), tb: tb, log: &Transcript{}}
 	for _, option := range options {
 		option(r)
 	}

@@ -10,7 +10,7 @@ import (
 // waits until it accepts connections. What it prints is shown when the test fails.
 func StartServer(tb testing.TB, addr string, cmd *exec.Cmd) *Process {
 	tb.Helper()
-	name, log := filepath.Base(cmd.Path), &transcript{}
+	name, log := filepath.Base(cmd.Path), &Transcript{}
 	cmd.Stdout, cmd.Stderr = log, log
 	logIfFailed(tb, name+" "+addr, log)
 	p := launch(tb, name, cmd)

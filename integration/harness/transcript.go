@@ -6,26 +6,26 @@ import (
 	"testing"
 )
 
-// transcript collects what a process prints. It may be read while it grows.
-type transcript struct {
+// Transcript collects what a process prints. It may be read while it grows.
+type Transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (t *transcript) Write(p []byte) (int, error) {
+func (t *Transcript) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.Write(p)
 }
 
-func (t *transcript) String() string {
+func (t *Transcript) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.text.String()
 }
 
 // logIfFailed shows what a server has printed when its test has failed.
-func logIfFailed(tb testing.TB, server string, log *transcript) {
+func logIfFailed(tb testing.TB, server string, log *Transcript) {
 	tb.Helper()
 	tb.Cleanup(func() {
 		if tb.Failed() {

@@ -26,7 +26,7 @@ type ZooKeeper struct {
 
 	tb   testing.TB
 	args []string
-	log  *transcript // of all its lives
+	log  *Transcript // of all its lives
 }
 
 // StartZooKeeper starts a server on its own, and waits until it serves. The properties are Java's, as in
@@ -142,7 +142,7 @@ func (z *ZooKeeper) Mode() string {
 
 func newZooKeeper(tb testing.TB, properties []string) *ZooKeeper {
 	tb.Helper()
-	z := &ZooKeeper{Addr: loopback(FreePort(tb)), Dir: tb.TempDir(), tb: tb, log: &transcript{}}
+	z := &ZooKeeper{Addr: loopback(FreePort(tb)), Dir: tb.TempDir(), tb: tb, log: &Transcript{}}
 	z.args = []string{
 		"-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", // starts in half the time
 		"-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",

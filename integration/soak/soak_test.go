@@ -44,6 +44,7 @@ func TestHeapAndGoroutinesStayFlatUnderMixedLoad(t *testing.T) {
 	proxy := startSubject(t, server, rules)
 	h := &house{addr: proxy.addr}
 	counts := make([]atomic.Int64, len(visits))
+	fill(t, proxy.addr)
 	idle := look(t, proxy)
 	t.Logf("idle: %d goroutines, heap %.2f MB, resident %.1f MB", idle.goroutines, mb(idle.heap), mb(idle.resident))
 	t.Log("    time   visits  commands   under load: goroutines  heap MB   after: goroutines  heap MB  resident MB")

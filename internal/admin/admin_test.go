@@ -89,10 +89,10 @@ func start(t *testing.T, edits ...func(*Options)) *scene {
 	return s
 }
 
-// does sends a request over a connection of its own.
-func (s *scene) does(method, path, body string, edits ...func(*http.Request)) (status int, text string, head http.Header) {
+// asks sends a request over a connection of its own. The caller closes the answer's body.
+func (s *scene) asks(ctx context.Context, method, path, body string, edits ...func(*http.Request)) *http.Response {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+s.Addr().String()+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+s.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -104,6 +104,13 @@ func (s *scene) does(method, path, body string, edits ...func(*http.Request)) (s
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return answer
+}
+
+// does sends a request and reads all of the answer.
+func (s *scene) does(method, path, body string, edits ...func(*http.Request)) (status int, text string, head http.Header) {
+	s.t.Helper()
+	answer := s.asks(s.t.Context(), method, path, body, edits...)
 	defer answer.Body.Close()
 	all, err := io.ReadAll(answer.Body)
 	if err != nil {

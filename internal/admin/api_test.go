@@ -162,18 +162,7 @@ type message struct{ event, id, data string }
 func (s *scene) listen(edits ...func(*http.Request)) <-chan message {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr().String()+"/api/v1/stream", http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for _, edit := range edits {
-		edit(r)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	answer := s.asks(ctx, http.MethodGet, "/api/v1/stream", "", edits...)
 	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
 		s.t.Fatal(answer.Status)
 	}

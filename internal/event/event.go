@@ -54,7 +54,7 @@ type Event struct {
 	Session  string
 	DB       int
 	Owner    Party             // whose sequence it is
-	Apart    bool              // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO, exec)
+	Apart    bool              // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO)
 	Command  string            // the client's command in upper case, never an argument; "" where none is at hand
 	Grant    uint64            // the sequence's grant, 0 without one
 	Lease    time.Duration     // of a Grant, and of a Renew that came about: how long the hold lasts from now on unless it is renewed; 0 if unknown

@@ -53,7 +53,7 @@ const (
 	Idled     = "idle"      // no command came any more
 	Unwritten = "unwritten" // in mode auto: the read was for reading alone
 	Closed    = "closed"    // its connection was closed
-	Released  = "released"  // FENCE.RELEASE, or the end of exec
+	Released  = "released"  // FENCE.RELEASE
 	InVain    = "vain"      // the command that took it was refused or failed
 	Yielded   = "yielded"   // somebody waited for it in a circle, or it stood in the way of its own client
 	Stale     = "stale"     // what was read before it

@@ -22,7 +22,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fence-proxy/fence-proxy/internal/event"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
@@ -37,7 +36,7 @@ const closeTime = 2 * time.Second
 // ErrLost says that the hold was lost while the command ran.
 var ErrLost = errors.New("the hold was lost")
 
-// Options say what to run and what to hold. All but Outside and Events are required.
+// Options say what to run and what to hold. All but Outside are required.
 type Options struct {
 	Store    *tokenstore.Store
 	DB       int
@@ -50,8 +49,6 @@ type Options struct {
 	Log      *slog.Logger
 	// Outside is the lock provider if it is not the store itself, else nil. The caller closes it.
 	Outside *lock.Outside
-	// Events is told of the hold; nil: nobody is.
-	Events event.Sink
 }
 
 // interrupted is a signal that came while the session was waited for.
@@ -65,7 +62,6 @@ func (i interrupted) Error() string { return "ended by a signal: " + i.signal.St
 func Run(ctx context.Context, o Options) (status int, err error) {
 	id := strings.ToLower(rand.Text())
 	locks := lock.NewManager(id, o.Store, o.Log)
-	locks.Observe(o.Events)
 	if o.Outside != nil {
 		locks.Use(*o.Outside)
 	}
@@ -110,10 +106,6 @@ func (o *Options) acquire(ctx context.Context, locks *lock.Manager, s *lock.Sequ
 	err := locks.Ready(ctx)
 	if err == nil {
 		_, err = locks.Acquire(ctx, s)
-	}
-	var locked *lock.LockedError
-	if errors.As(err, &locked) {
-		s.Tell(event.Event{Kind: event.Refuse, Error: event.Locked, Reason: locked.Why(), Other: lock.PartyOf(locked.Holder)})
 	}
 	cancel(nil)
 	<-done
@@ -178,17 +170,14 @@ func (o *Options) keep(ctx context.Context, locks *lock.Manager, s *lock.Sequenc
 		cancel()
 		switch {
 		case err == nil:
-			s.Tell(event.Event{Kind: event.Renew})
 			until, next = sent.Add(lease), sent.Add(lease/3)
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, tokenstore.ErrLost):
 			return fmt.Errorf("%w: %w", ErrLost, s.Stale(holder.Grant, holder))
 		case !time.Now().Before(until):
-			_ = s.Stale(0, tokenstore.Holder{}) // told only: nobody knows yet to whom it was lost
 			return fmt.Errorf("%w: its lease ended while the store could not be asked: %w", ErrLost, err)
 		default:
-			s.Tell(event.Event{Kind: event.Renew, Reason: event.Unasked})
 			o.Log.Warn("lease not renewed, trying again", "left", time.Until(until).Round(time.Millisecond), "error", err)
 			next = time.Now().Add(min(lease/10, time.Second))
 			if next.After(until) {
@@ -201,7 +190,6 @@ func (o *Options) keep(ctx context.Context, locks *lock.Manager, s *lock.Sequenc
 func (o *Options) release(ctx context.Context, locks *lock.Manager, s *lock.Sequence) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
-	s.Released(event.Released)
 	if _, err := locks.ReleaseGrant(ctx, s.Record, s.Claim, s.Grant()); err != nil {
 		o.Log.Warn("session not released; its lease will end", "session", s.Record.String(), "error", err)
 	}

@@ -121,7 +121,12 @@ func (s *stage) nobodyHolds() {
 
 // Case 78.
 func (l Life) lastWrite(t *testing.T) {
-	s := l.prepare(t, "serve")
+	l.prepare(t, "serve").serves()
+}
+
+// serves has the agent write first and last.
+func (s *stage) serves() {
+	s.Helper()
 	s.pod.Start()
 	s.is("state", "ready")
 	s.pod.Terminate()
@@ -219,11 +224,7 @@ func (l Life) socket(t *testing.T) {
 		"  volumeMounts:\n", "  volumeMounts:\n    - {name: fence-proxy-socket, mountPath: /run/fence-proxy}\n",
 		"volumes:\n  -", "volumes:\n  - {name: fence-proxy-socket, emptyDir: {}}\n  -",
 	)
-	s.pod.Start()
-	s.is("state", "ready")
-	s.pod.Terminate()
-	s.is(key, "first last ")
-	s.nobodyHolds()
+	s.serves()
 }
 
 // Case 77: before Kubernetes 1.29.
