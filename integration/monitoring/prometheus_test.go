@@ -22,7 +22,7 @@ import (
 const files = "../../charts/fence-proxy/files/"
 
 // scrape is how often Prometheus looks; a rule's shortest time is a second here.
-const scrape = "250ms"
+const scrape = "500ms"
 
 // prometheus is a real one that scrapes some proxies.
 type prometheus struct {

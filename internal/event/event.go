@@ -45,7 +45,7 @@ type Party struct {
 // Event is one step of one sequence.
 type Event struct {
 	Kind     Kind
-	At       time.Time     // when it was over
+	At       time.Time     // when it was over; not before what was told of the sequence last
 	Took     time.Duration // how long it took: the wait of a Grant or Quit, the round trip of a Read or Commit, the hold of a Release or Break
 	Sequence uint64        // which sequence of this process: its next hold is another. 0: the step belongs to none
 	Rule     string        // "" if a command was refused before any was found

@@ -16,6 +16,7 @@ import (
 type telling struct {
 	number  uint64            // of what is told now; 0: the next step begins another
 	told    bool              // the end of what it stands for was told
+	last    time.Time         // of what was told last
 	read    bool              // a read of the command at hand was told
 	command string            // at hand
 	trace   trace.SpanContext // of the application, that the command at hand is part of
@@ -87,6 +88,13 @@ func (s *Sequence) tell(e event.Event) {
 	if s.state == Held {
 		e.Owner.Since = s.since
 	}
+	if e.At.IsZero() {
+		e.At = time.Now()
+	}
+	if e.At.Before(s.story.last) { // a read is answered before it is known what it was granted
+		e.At = s.story.last
+	}
+	s.story.last = e.At
 	m.send(e)
 }
 

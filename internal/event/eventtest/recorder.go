@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/event"
 )
@@ -63,7 +64,7 @@ func (r *Recorder) Story(client string) string {
 // Check fails the test unless what was told keeps what the package promises; over says that everything has ended.
 func (r *Recorder) Check(t testing.TB, over bool) {
 	t.Helper()
-	waits, holds := map[uint64]bool{}, map[uint64]bool{} // by sequence
+	waits, holds, last := map[uint64]bool{}, map[uint64]bool{}, map[uint64]time.Time{} // by sequence
 	all := r.All()
 	for i := range all {
 		e := &all[i]
@@ -77,6 +78,10 @@ func (r *Recorder) Check(t testing.TB, over bool) {
 		if e.Sequence == 0 && e.Kind != event.Refuse && !e.Apart {
 			broken("it belongs to no sequence")
 		}
+		if e.Sequence != 0 && e.At.Before(last[e.Sequence]) {
+			broken("it goes back in time")
+		}
+		last[e.Sequence] = e.At
 		if err := reasoned(e); err != "" {
 			broken(err)
 		}
