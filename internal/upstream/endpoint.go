@@ -15,7 +15,8 @@ import (
 
 // Endpoint is where the upstream Redis is and as whom to log in there.
 type Endpoint struct {
-	// Options are the same facts for the proxy's own go-redis connections.
+	// Options are the same facts for the proxy's own go-redis connections. Their Dialer, if there is one, makes all
+	// connections: what is behind it may be more than one server.
 	Options *redis.Options
 	// DialTimeout bounds connecting and logging in.
 	DialTimeout time.Duration
@@ -43,7 +44,11 @@ func (e *Endpoint) DialAs(ctx context.Context, as Login, db, proto int) (net.Con
 func (e *Endpoint) dial(ctx context.Context, as Login, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
-	nc, err := (&net.Dialer{}).DialContext(ctx, e.Options.Network, e.Options.Addr)
+	connect := e.Options.Dialer
+	if connect == nil {
+		connect = (&net.Dialer{}).DialContext
+	}
+	nc, err := connect(ctx, e.Options.Network, e.Options.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the upstream: %w", err)
 	}
