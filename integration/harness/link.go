@@ -25,6 +25,12 @@ func newLink(relay *Relay, client net.Conn) *link {
 	return &link{relay: relay, client: client, ended: make(chan struct{})}
 }
 
+// source is the address, without a port, that the client's connection comes from.
+func (l *link) source() string {
+	host, _, _ := net.SplitHostPort(l.client.RemoteAddr().String())
+	return host
+}
+
 // run is the link's goroutine.
 func (l *link) run() {
 	defer l.close()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,7 @@ type Redis struct {
 	Dir    string // its working directory
 
 	tb       testing.TB
+	file     string // its configuration file, which it may rewrite; "" for none
 	args     []string
 	env      []string
 	password string
@@ -59,6 +61,16 @@ func WithPassword(password string) RedisOption {
 // WithClock gives the server a clock of its own.
 func WithClock(c *Clock) RedisOption {
 	return func(r *Redis) { r.env = append(r.env, c.env...) }
+}
+
+// withFile gives the server a configuration file, which it may rewrite. It is in the server's directory.
+func withFile(tb testing.TB, lines ...string) RedisOption {
+	return func(r *Redis) {
+		r.file = filepath.Join(r.Dir, "redis.conf")
+		if err := os.WriteFile(r.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 // StartRedis starts a redis-server and waits until it answers.
@@ -127,10 +139,13 @@ func (r *Redis) start() {
 	if err != nil {
 		r.tb.Fatal("redis-server is not on the PATH: apt-get install redis-server")
 	}
-	args := []string{
-		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.Port), "--dir", r.Dir,
-		"--save", "", "--appendonly", "no",
+	var args []string
+	if r.file != "" {
+		args = append(args, r.file)
 	}
+	args = append(args,
+		"--bind", "127.0.0.1", "--port", strconv.Itoa(r.Port), "--dir", r.Dir,
+		"--save", "", "--appendonly", "no")
 	cmd := exec.Command(server, append(args, r.args...)...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.Dir, r.log, r.log
 	cmd.Env = append(cmd.Environ(), r.env...)

@@ -27,10 +27,11 @@ type Relay struct {
 	tasks sync.WaitGroup // one accept loop and all links
 
 	mu       sync.Mutex
-	listener net.Listener  // nil while cut
-	links    []*link       // all there ever were
-	hole     chan struct{} // nil, or closed when the black hole ends
-	limit    *byteLimit    // nil when there is none
+	listener net.Listener    // nil while cut
+	links    []*link         // all there ever were
+	barred   map[string]bool // sources
+	hole     chan struct{}   // nil, or closed when the black hole ends
+	limit    *byteLimit      // nil when there is none
 }
 
 // RelayOption changes a Relay from [StartRelay].
@@ -71,7 +72,13 @@ type Connection struct {
 // closes when the test ends.
 func StartRelay(tb testing.TB, target string, options ...RelayOption) *Relay {
 	tb.Helper()
-	r := &Relay{Addr: loopback(FreePort(tb)), tb: tb, target: target}
+	return startRelayAt(tb, loopback(FreePort(tb)), target, options...)
+}
+
+// startRelayAt is StartRelay on a port that [FreePort] gave.
+func startRelayAt(tb testing.TB, addr, target string, options ...RelayOption) *Relay {
+	tb.Helper()
+	r := &Relay{Addr: addr, tb: tb, target: target}
 	for _, option := range options {
 		option(r)
 	}
@@ -120,6 +127,31 @@ func (r *Relay) Restore() {
 	}
 	r.listener = listener
 	r.tasks.Go(func() { r.serve(listener) })
+}
+
+// Bar closes the connections that come from these addresses, and refuses new ones, until Admit. A
+// server's own connections are told from a client's by a source address of their own, as 127.0.0.2.
+func (r *Relay) Bar(sources ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.barred == nil {
+		r.barred = map[string]bool{}
+	}
+	for _, source := range sources {
+		r.barred[source] = true
+	}
+	for _, l := range r.links {
+		if r.barred[l.source()] {
+			l.close()
+		}
+	}
+}
+
+// Admit lets all in again that were barred.
+func (r *Relay) Admit() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.barred)
 }
 
 // Blackhole stops all forwarding, also that of a connection's end, and keeps every socket open;
@@ -177,23 +209,29 @@ func (r *Relay) serve(listener net.Listener) {
 			return
 		}
 		l := newLink(r, conn)
-		if !r.enter(l, listener) {
+		switch entered, open := r.enter(l, listener); {
+		case !open:
 			l.close()
 			return
+		case !entered:
+			l.close()
 		}
 	}
 }
 
-// enter registers and starts a link, unless the relay was cut meanwhile.
-func (r *Relay) enter(l *link, listener net.Listener) bool {
+// enter registers and starts a link, unless its source is barred or the relay was cut meanwhile.
+func (r *Relay) enter(l *link, listener net.Listener) (entered, open bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.listener != listener {
-		return false
+	switch {
+	case r.listener != listener:
+		return false, false
+	case r.barred[l.source()]:
+		return false, true
 	}
 	r.links = append(r.links, l)
 	r.tasks.Go(l.run)
-	return true
+	return true, true
 }
 
 // open waits while the relay is a black hole. False means that the link ended.
