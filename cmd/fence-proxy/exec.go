@@ -120,7 +120,7 @@ func (o *execOptions) run(cmd *cobra.Command, args []string) error {
 		defer closeLocker(cmd.Context(), outside.Locker)
 	}
 	status, err := run.Run(cmd.Context(), run.Options{
-		Store: store, DB: db, Terms: terms, Session: session, Command: args, Grace: o.grace, Signals: signals,
+		Store: store, Area: app.AreaOf(cfg, db, []byte(o.session)), Terms: terms, Session: session, Command: args, Grace: o.grace, Signals: signals,
 		Identity: tokenstore.Identity{Proxy: cfg.Name, Client: fmt.Sprintf("exec, process %d", os.Getpid()), Name: filepath.Base(args[0])},
 		Log:      log, Outside: outside,
 	})

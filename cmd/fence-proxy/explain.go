@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fence-proxy/fence-proxy/internal/admin"
+	"github.com/fence-proxy/fence-proxy/internal/app"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/status"
@@ -156,7 +157,7 @@ func explain(out io.Writer, cfg *config.Config, key string) error {
 	row("wait", "%s, then -%s", rule.Text(r.Wait), r.LockedError)
 	row("lease", "%s, renewed at a third, never past max_hold %s", rule.Text(r.Lease), rule.Text(r.MaxHold))
 	row("ends", "at the commit (linger %s), or after %s without a guarded command", rule.Text(r.Linger), rule.Text(r.Idle))
-	row("record", "%s", strings.Join(tokenstore.NewRecord(0, r.Name, session).Keys(), " "))
+	row("record", "%s", strings.Join(tokenstore.NewRecord(app.AreaOf(cfg, 0, []byte(key)), r.Name, session).Keys(), " "))
 	return table.Flush()
 }
 

@@ -97,8 +97,9 @@ func (p overseer) Explain(ctx context.Context, db int, key string) (admin.Explan
 		e.Terms = termsText(r)
 	}
 	e.Rule, e.Session = r.Name, string(r.AppendSession(nil, []byte(key)))
-	e.Keys = tokenstore.NewRecord(db, e.Rule, e.Session).Keys()
-	record, err := p.Record(ctx, status.Name{DB: db, Rule: e.Rule, Session: e.Session})
+	at := AreaOf(p.cfg, db, []byte(key))
+	e.Keys = tokenstore.NewRecord(at, e.Rule, e.Session).Keys()
+	record, err := p.Record(ctx, status.Name{DB: db, Slot: string(at.Slot), Rule: e.Rule, Session: e.Session})
 	if e.Record = &record; err != nil {
 		e.Record, e.Trouble = nil, err.Error()
 	}
@@ -123,9 +124,13 @@ func termsText(r *rule.Rule) map[string]string {
 	}
 }
 
+func recordOf(session status.Name) *tokenstore.Record {
+	return tokenstore.NewRecord(tokenstore.Area{DB: session.DB, Slot: tokenstore.Slot(session.Slot)}, session.Rule, session.Session)
+}
+
 // Record implements admin.Guard.
 func (p overseer) Record(ctx context.Context, session status.Name) (admin.Record, error) {
-	r := tokenstore.NewRecord(session.DB, session.Rule, session.Session)
+	r := recordOf(session)
 	i, err := p.store.Inspect(ctx, r, showWaiters)
 	if err != nil {
 		return admin.Record{}, err
@@ -156,7 +161,7 @@ func holderParty(h tokenstore.Holder) *status.Party {
 
 // Break implements admin.Guard. It is FENCE.BREAK, for who has the token.
 func (p overseer) Break(ctx context.Context, session status.Name, grant uint64, by string) (admin.Broken, error) {
-	r := tokenstore.NewRecord(session.DB, session.Rule, session.Session)
+	r := recordOf(session)
 	if grant > 0 {
 		i, err := p.store.Inspect(ctx, r, 0)
 		if err != nil {

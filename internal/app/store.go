@@ -12,6 +12,15 @@ import (
 // ErrEmbedded says that a configuration names no Redis that others could see.
 var ErrEmbedded = errors.New("the configuration names no Redis: set upstream.url (--config, --upstream or FENCE_UPSTREAM_URL)")
 
+// AreaOf is where a key lives, and its fence record beside it.
+func AreaOf(cfg *config.Config, db int, key []byte) tokenstore.Area {
+	at := tokenstore.Area{DB: db}
+	if cfg.Upstream.Clustered() {
+		at.Slot = tokenstore.SlotOf(key)
+	}
+	return at
+}
+
 // OpenStore connects to the fence records of a configuration's upstream, for who needs no proxy. db is the database
 // that its URL names. The caller closes the Store. Errors: ErrEmbedded.
 func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store, db int, err error) {

@@ -84,7 +84,7 @@ func (n notes) Next(ctx context.Context, all []telemetry.Note) error {
 func stored(all []telemetry.Note) []tokenstore.Note {
 	kept := make([]tokenstore.Note, len(all))
 	for i, n := range all {
-		kept[i] = tokenstore.Note{DB: n.DB, Rule: n.Rule, Session: n.Session, Grant: n.Grant}
+		kept[i] = tokenstore.Note{Area: tokenstore.Area{DB: n.DB, Slot: tokenstore.Slot(n.Slot)}, Rule: n.Rule, Session: n.Session, Grant: n.Grant}
 		if n.Trace.IsValid() {
 			kept[i].Trace = n.Trace.String()
 		}

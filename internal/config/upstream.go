@@ -23,6 +23,9 @@ type Target struct {
 	DB       int    // the database to select; default 0
 }
 
+// Clustered reports whether the URL names a Redis Cluster.
+func (u Upstream) Clustered() bool { return strings.HasPrefix(u.URL, "redis+cluster:") }
+
 // Target takes the URL apart. It does not fail for a loaded configuration.
 func (u Upstream) Target() (Target, error) {
 	t, f := parseURL(u.URL)

@@ -53,6 +53,7 @@ type Event struct {
 	Kept     string        // the rule's owner setting
 	Session  string
 	DB       int
+	Slot     string            // of the keys, in a cluster (tokenstore.Slot); else ""
 	Owner    Party             // whose sequence it is
 	Apart    bool              // it stands under a grant that belongs to no owner (FENCE.ACQUIRE, FENCE.DO)
 	Command  string            // the client's command in upper case, never an argument; "" where none is at hand

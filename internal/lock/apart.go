@@ -18,12 +18,12 @@ import (
 
 // Apart returns a sequence apart. Its rule is the session's, with the terms of the hold in it: how long to wait, and
 // the lease. Without a grant (0) it has to Acquire one.
-func (m *Manager) Apart(db int, terms *rule.Rule, session []byte, id tokenstore.Identity, grant uint64) *Sequence {
+func (m *Manager) Apart(at tokenstore.Area, terms *rule.Rule, session []byte, id tokenstore.Identity, grant uint64) *Sequence {
 	name, own := string(session), *terms
 	own.Mode = rule.ModeLock // a grant is enforced, whatever the rule does with what is said without one
 	owner := tokenstore.ApartPrefix + m.id + ":" + strconv.FormatUint(m.ids.Add(1), 36)
 	return &Sequence{
-		Record: tokenstore.NewRecord(db, own.Name, name), Rule: &own,
+		Record: tokenstore.NewRecord(at, own.Name, name), Rule: &own,
 		Claim:   tokenstore.NewClaim(owner, id, own.Lease, own.RecordTTL),
 		manager: m, gate: make(chan struct{}, 1), apart: true, grant: grant, state: Held,
 	}

@@ -14,7 +14,7 @@ import (
 func (w *world) apart(session string, wait time.Duration, grant uint64) *Sequence {
 	terms := *w.rule
 	terms.Wait = wait
-	return w.m.Apart(0, &terms, []byte(session), tokenstore.Identity{Client: "apart"}, grant)
+	return w.m.Apart(tokenstore.Area{}, &terms, []byte(session), tokenstore.Identity{Client: "apart"}, grant)
 }
 
 type acquisition struct {

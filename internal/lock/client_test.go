@@ -76,7 +76,7 @@ func (c *client) sharing() *client {
 }
 
 func (c *client) sequence(session string) *Sequence {
-	return c.owner.Sequence(0, c.rule, []byte(session))
+	return c.owner.Sequence(tokenstore.Area{}, c.rule, []byte(session))
 }
 
 // errHeld refuses a command that would have to wait; it has taken its place in the queue.

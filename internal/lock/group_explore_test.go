@@ -119,9 +119,9 @@ func (p *pool) connect(c *conn) {
 
 func (p *pool) sequence(c *conn) *Sequence {
 	if !c.plain && p.group.Pooled() {
-		return p.group.Owner().Sequence(0, p.rule, []byte("s"))
+		return p.group.Owner().Sequence(tokenstore.Area{}, p.rule, []byte("s"))
 	}
-	return c.owner.Sequence(0, p.rule, []byte("s"))
+	return c.owner.Sequence(tokenstore.Area{}, p.rule, []byte("s"))
 }
 
 // enter goes inside the connection's sequence, or reports that it has to wait.
@@ -257,7 +257,7 @@ func (p *pool) actions() []action {
 		all = append(all, action{fmt.Sprintf(name, args...), do})
 	}
 	ctx := context.Background()
-	record := tokenstore.NewRecord(0, "chat", "s")
+	record := tokenstore.NewRecord(tokenstore.Area{}, "chat", "s")
 	for i, k := range p.tasks {
 		for _, c := range k.conns {
 			at := slices.Index(p.conns, c)
@@ -328,7 +328,7 @@ func (p *pool) sequences() []*Sequence {
 			all = append(all, s)
 		}
 	}
-	key := sequenceKey{0, p.rule.Name, "s"}
+	key := sequenceKey{tokenstore.Area{}, p.rule.Name, "s"}
 	for _, c := range p.conns {
 		if s := c.owner.peek(key); s != nil && s.owner.Load() == c.owner {
 			note(s)
@@ -345,7 +345,7 @@ func (p *pool) sequences() []*Sequence {
 }
 
 func (p *pool) key() string {
-	record := tokenstore.NewRecord(0, "chat", "s")
+	record := tokenstore.NewRecord(tokenstore.Area{}, "chat", "s")
 	at, all := p.f.at(record), p.sequences()
 	grants := []uint64{0, at.grant, at.storedFor}
 	for _, s := range all {
@@ -364,7 +364,7 @@ func (p *pool) key() string {
 
 	var b strings.Builder
 	fmt.Fprint(&b, p.lapses, p.idles, p.closes, p.group.Pooled(), p.value, p.acked, rank(at.grant), rank(at.storedFor), at.storedSeq)
-	fmt.Fprint(&b, claim(p.f.holder(record).Owner), place(p.group.owner.peek(sequenceKey{0, p.rule.Name, "s"})))
+	fmt.Fprint(&b, claim(p.f.holder(record).Owner), place(p.group.owner.peek(sequenceKey{tokenstore.Area{}, p.rule.Name, "s"})))
 	for _, k := range p.tasks {
 		fmt.Fprint(&b, "|", k.at, k.seen, k.again, k.done)
 	}

@@ -22,7 +22,7 @@ func TestAWriteGoesPastACommandInLineToTheReadItGoesBackTo(t *testing.T) {
 		early.lineUp(true) // x holds the session
 
 		g.Pool()
-		late := g.Owner().Sequence(0, w.rule, []byte("s"))
+		late := g.Owner().Sequence(tokenstore.Area{}, w.rule, []byte("s"))
 		if now, _ := late.Present(); now != late || !late.TryEnter() {
 			t.Fatal("a command that comes later has to wait")
 		}

@@ -46,11 +46,11 @@ type Owner struct {
 
 // sequenceKey is what a record is made of: a rule that is configured anew has the records of its name.
 type sequenceKey struct {
-	db            int
+	at            tokenstore.Area
 	rule, session string
 }
 
-func keyOf(r *tokenstore.Record) sequenceKey { return sequenceKey{r.DB, r.Rule, r.Session} }
+func keyOf(r *tokenstore.Record) sequenceKey { return sequenceKey{r.Area, r.Rule, r.Session} }
 
 // Identify sets who the owner is, for messages; holds taken from now on carry it.
 func (o *Owner) Identify(id tokenstore.Identity) {
@@ -73,10 +73,10 @@ func (o *Owner) Belongs(client string) {
 }
 
 // Sequence returns the owner's sequence on a session, a Free one under r if it has none.
-func (o *Owner) Sequence(db int, r *rule.Rule, session []byte) *Sequence {
+func (o *Owner) Sequence(at tokenstore.Area, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sequence(sequenceKey{db, r.Name, string(session)}, r)
+	return o.sequence(sequenceKey{at, r.Name, string(session)}, r)
 }
 
 // sequence is Sequence, with mu held.
@@ -87,7 +87,7 @@ func (o *Owner) sequence(key sequenceKey, r *rule.Rule) *Sequence {
 	if len(o.sequences) >= maxSequences {
 		o.sweep(time.Now())
 	}
-	s := o.newSequence(tokenstore.NewRecord(key.db, r.Name, key.session), r)
+	s := o.newSequence(tokenstore.NewRecord(key.at, r.Name, key.session), r)
 	o.sequences[key] = s
 	return s
 }
@@ -180,10 +180,10 @@ func (o *Owner) drop(key sequenceKey, s *Sequence) {
 func (o *Owner) Holds() int { return int(o.held.Load()) }
 
 // Find returns the owner's sequence on a session, nil if it has none.
-func (o *Owner) Find(db int, r *rule.Rule, session []byte) *Sequence {
+func (o *Owner) Find(at tokenstore.Area, r *rule.Rule, session []byte) *Sequence {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.sequences[sequenceKey{db, r.Name, string(session)}]
+	return o.sequences[sequenceKey{at, r.Name, string(session)}]
 }
 
 // BreakOff releases all holds; what the owner has read can't be written any more, and it is told so

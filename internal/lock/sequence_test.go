@@ -49,7 +49,7 @@ func TestSessionsOfOneOwnerAreApart(t *testing.T) {
 		w.f.flush(a.sequence("t").Record)
 		w.fenced(a.write("t", k1), ReasonMissing)
 		w.did(a.write("s", k1))
-		if one, other := a.owner.Sequence(0, w.rule, []byte("s")), a.owner.Sequence(1, w.rule, []byte("s")); one == other {
+		if one, other := a.owner.Sequence(tokenstore.Area{}, w.rule, []byte("s")), a.owner.Sequence(tokenstore.Area{DB: 1}, w.rule, []byte("s")); one == other {
 			w.Error("databases share a sequence")
 		}
 		if one, same := a.sequence("s"), a.sequence("s"); one != same {

@@ -61,9 +61,9 @@ func (s *Sequence) inherit(old *Sequence) {
 }
 
 // Open returns the owner's sequence on a session and its state, or nil if nothing depends on it.
-func (o *Owner) Open(db int, r *rule.Rule, session []byte) (*Sequence, State) {
+func (o *Owner) Open(at tokenstore.Area, r *rule.Rule, session []byte) (*Sequence, State) {
 	o.mu.Lock()
-	s := o.sequences[sequenceKey{db, r.Name, string(session)}]
+	s := o.sequences[sequenceKey{at, r.Name, string(session)}]
 	o.mu.Unlock()
 	if s == nil {
 		return nil, Free

@@ -198,7 +198,7 @@ func TestASequenceIsOpenUntilThereIsNothingMoreToIt(t *testing.T) {
 		a := w.client("a")
 		open := func(want State) {
 			w.Helper()
-			s, state := a.owner.Open(0, w.rule, []byte("s"))
+			s, state := a.owner.Open(tokenstore.Area{}, w.rule, []byte("s"))
 			if (s != nil) != (want != Free) || state != want {
 				w.Errorf("open %v, %v, want %v", s != nil, stateName(state), stateName(want))
 			}
@@ -221,7 +221,7 @@ func TestASequenceIsOpenUntilThereIsNothingMoreToIt(t *testing.T) {
 			w.pass(brief.Idle / 2)
 		}
 		open(Broken)
-		if s, _ := w.client("b").owner.Open(0, w.rule, []byte("s")); s != nil {
+		if s, _ := w.client("b").owner.Open(tokenstore.Area{}, w.rule, []byte("s")); s != nil {
 			w.Error("it is open for another owner as well")
 		}
 	})
@@ -260,11 +260,11 @@ func TestWhatIsReadAgainUnderAnotherSessionDependsOnThisOneNoMore(t *testing.T) 
 			}
 			s := a.sequence(name)
 			s.ReadElsewhere(k1)
-			if open, _ := a.owner.Open(0, w.rule, []byte(name)); open == nil {
+			if open, _ := a.owner.Open(tokenstore.Area{}, w.rule, []byte(name)); open == nil {
 				w.Errorf("%s: nothing depends on the other read", name)
 			}
 			s.ReadElsewhere(k2)
-			if open, _ := a.owner.Open(0, w.rule, []byte(name)); open != nil {
+			if open, _ := a.owner.Open(tokenstore.Area{}, w.rule, []byte(name)); open != nil {
 				w.Errorf("%s: something depends on reads that were made again", name)
 			}
 			w.did(a.write(name, k1))

@@ -71,7 +71,7 @@ func (s *Sequence) tell(e event.Event) {
 		s.anew()
 	}
 	e.Sequence, e.Rule, e.Mode, e.Kept = s.story.number, s.Rule.Name, string(s.Rule.Mode), string(s.Rule.Owner)
-	e.Session, e.DB, e.Apart = s.Record.Session, s.Record.DB, s.apart
+	e.Session, e.DB, e.Slot, e.Apart = s.Record.Session, s.Record.DB, string(s.Record.Slot), s.apart
 	if e.Command == "" {
 		e.Command = s.story.command
 	}

@@ -191,7 +191,7 @@ func TestOfTooManySessionsTheLastOnesAreRemembered(t *testing.T) {
 	bubble(t, long, func(w *world) {
 		a := w.client("a")
 		for i := range 2 * maxRecent {
-			s := &Sequence{Record: tokenstore.NewRecord(0, "chat", string(rune(i+1000))), Claim: a.sequence("s").Claim}
+			s := &Sequence{Record: tokenstore.NewRecord(tokenstore.Area{}, "chat", string(rune(i+1000))), Claim: a.sequence("s").Claim}
 			w.m.recent.note(s, uint64(i+1), time.Now())
 		}
 		if n := len(w.m.recent.by); n != maxRecent {

@@ -36,7 +36,7 @@ func (s *Sequence) Anew() *Sequence {
 	if !s.isDropped() {
 		return s
 	}
-	return s.owner.Load().Sequence(s.Record.DB, s.Rule, []byte(s.Record.Session))
+	return s.owner.Load().Sequence(s.Record.Area, s.Rule, []byte(s.Record.Session))
 }
 
 func (s *Sequence) isDropped() bool {

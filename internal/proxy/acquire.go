@@ -23,20 +23,20 @@ const waitMost = time.Hour
 type grants map[grantKey]*lock.Sequence
 
 type grantKey struct {
-	db            int
+	at            tokenstore.Area
 	rule, session string
 }
 
 // underGrant returns the sequence for what is done on a session under a grant that is presented, or was acquired
 // over this connection; nil if there is none.
-func (c *client) underGrant(r *rule.Rule, session []byte) *lock.Sequence {
+func (c *client) underGrant(r *rule.Rule, at tokenstore.Area, session []byte) *lock.Sequence {
 	if c.doing > 0 {
-		return c.srv.locks.Apart(c.state.db, r, session, c.identity(), c.doing)
+		return c.srv.locks.Apart(at, r, session, c.identity(), c.doing)
 	}
 	if len(c.grants) == 0 {
 		return nil
 	}
-	key := grantKey{c.state.db, r.Name, string(session)}
+	key := grantKey{at, r.Name, string(session)}
 	s := c.grants[key]
 	if s != nil && s.State() != lock.Held { // the client has heard of its end
 		delete(c.grants, key)
@@ -71,7 +71,7 @@ func (c *client) acquire(args [][]byte) error {
 	if err := c.putDown(sub); err != nil {
 		return err
 	}
-	s := c.srv.locks.Apart(c.state.db, &terms, []byte(sub.record.Session), c.identity(), 0).Outlast(sub.rule.Lease)
+	s := c.srv.locks.Apart(sub.record.Area, &terms, []byte(sub.record.Session), c.identity(), 0).Outlast(sub.rule.Lease)
 	b, err := c.waitFor(s)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c *client) acquire(args [][]byte) error {
 	if c.grants == nil {
 		c.grants = grants{}
 	}
-	c.grants[grantKey{c.state.db, sub.rule.Name, sub.record.Session}] = s
+	c.grants[grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}] = s
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (c *client) returns(s *lock.Sequence, grant uint64) {
 
 // putDown gives back what the client's own reads hold of a session, so that it does not wait for itself.
 func (c *client) putDown(sub subject) error {
-	s := c.ownerOf(sub.rule).Find(c.state.db, sub.rule, []byte(sub.record.Session))
+	s := c.ownerOf(sub.rule).Find(sub.record.Area, sub.rule, []byte(sub.record.Session))
 	if s == nil || s.State() != lock.Held || !s.Alone(c) {
 		return nil
 	}
@@ -220,7 +220,7 @@ func (c *client) releaseGrant(args [][]byte) error {
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}
-	key := grantKey{c.state.db, sub.rule.Name, sub.record.Session}
+	key := grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}
 	if s := c.grants[key]; s != nil && s.Grant() == grant {
 		delete(c.grants, key)
 		s.Released(event.Released)
@@ -232,7 +232,7 @@ func (c *client) releaseGrant(args [][]byte) error {
 
 // underOwn makes a session's grant the one at hand if it was acquired over this connection.
 func (c *client) underOwn(sub subject, grant uint64) {
-	if s := c.grants[grantKey{c.state.db, sub.rule.Name, sub.record.Session}]; s != nil && s.Grant() == grant {
+	if s := c.grants[grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}]; s != nil && s.Grant() == grant {
 		c.parts = append(c.parts[:0], part{sequence: s})
 	}
 }

@@ -207,7 +207,7 @@ func (a *agent) lapse(rule, session string) {
 	a.Helper()
 	direct := redis.NewClient(&redis.Options{Addr: a.to.store})
 	defer direct.Close()
-	if n := direct.Del(a.Context(), tokenstore.NewRecord(0, rule, session).Keys()[1]).Val(); n != 1 {
+	if n := direct.Del(a.Context(), tokenstore.NewRecord(tokenstore.Area{}, rule, session).Keys()[1]).Val(); n != 1 {
 		a.Fatal("nobody holds the session")
 	}
 }

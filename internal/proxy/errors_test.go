@@ -14,7 +14,7 @@ import (
 
 func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 	now := time.Date(2030, 5, 6, 7, 8, 9, 0, time.UTC)
-	record, second := tokenstore.NewRecord(0, "chat", "s42"), tokenstore.NewRecord(3, "chat", "a\r\nb")
+	record, second := tokenstore.NewRecord(tokenstore.Area{}, "chat", "s42"), tokenstore.NewRecord(tokenstore.Area{DB: 3}, "chat", "a\r\nb")
 	holder := tokenstore.Holder{
 		Identity: tokenstore.Identity{Proxy: "pod-1", Client: "10.0.0.7:5123", Name: "worker-2"},
 		Owner:    "x:1", Grant: 1700, Since: now.Add(-2540 * time.Millisecond),

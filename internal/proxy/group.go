@@ -215,7 +215,7 @@ func (c *client) whose(p plan, b body, start time.Time) error {
 			}
 		}
 		if g.locks.Pooled() {
-			q.sequence = g.locks.Owner().Sequence(q.sequence.Record.DB, r, []byte(q.sequence.Record.Session)).Under(r, p.writes)
+			q.sequence = g.locks.Owner().Sequence(q.sequence.Record.Area, r, []byte(q.sequence.Record.Session)).Under(r, p.writes)
 		}
 	}
 	return nil

@@ -209,7 +209,7 @@ func (c *client) learned(r *rule.Rule) []byte {
 // actsAs says as whom the client acts on a session, and how far it is.
 func (c *client) actsAs(sub subject) string {
 	session := []byte(sub.record.Session)
-	if s := c.underGrant(sub.rule, session); s != nil {
+	if s := c.underGrant(sub.rule, sub.record.Area, session); s != nil {
 		return fmt.Sprintf("whoever has grant %d, which this connection has acquired", s.Grant())
 	}
 	if sub.rule == c.srv.bare {
@@ -219,7 +219,7 @@ func (c *client) actsAs(sub subject) string {
 	if sub.rule.Owner == rule.OwnerProxy {
 		who = "proxy " + c.srv.name + ", like all its clients"
 	}
-	return who + "; " + stateText(c.ownerOf(sub.rule).Find(c.state.db, sub.rule, session))
+	return who + "; " + stateText(c.ownerOf(sub.rule).Find(sub.record.Area, sub.rule, session))
 }
 
 // stateText says how far a sequence is.

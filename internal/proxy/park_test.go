@@ -33,7 +33,7 @@ var waits = map[string]func(*client) error{
 
 // occupied is a sequence that somebody is inside of.
 func occupied(c *client) *lock.Sequence {
-	s := c.owner.Sequence(0, c.srv.rules.now().set.Rules()[0], []byte("s1"))
+	s := c.owner.Sequence(tokenstore.Area{}, c.srv.rules.now().set.Rules()[0], []byte("s1"))
 	s.TryEnter()
 	return s
 }
@@ -205,7 +205,7 @@ func TestAWaitForAReplyEndsWithIt(t *testing.T) {
 // The store took this proxy's waiters for gone: the client takes a place anew before it waits on.
 func TestAWaiterThatHasLostItsPlaceDoesNotWaitWithoutOne(t *testing.T) {
 	c, _ := connect(t, offline(t), "tcp")
-	s := c.owner.Sequence(0, c.srv.rules.now().set.Rules()[0], []byte("s1"))
+	s := c.owner.Sequence(tokenstore.Area{}, c.srv.rules.now().set.Rules()[0], []byte("s1"))
 	for ahead, waits := range map[int]bool{-1: false, 0: true, 3: true} {
 		p, err := c.queued(s, tokenstore.Begin{Ahead: ahead}, time.Now())
 		if (p.left > 0) != waits || err != nil {

@@ -37,6 +37,8 @@ type Options struct {
 	// Hear, if set, makes sure that the locks hear of hand-overs from now on, before a client may wait for one that no
 	// rule has it wait for.
 	Hear func(ctx context.Context) error
+	// Clustered: the upstream is a Redis Cluster, so records live in the slots of their data.
+	Clustered bool
 }
 
 // Spans are the spans of sequences.
@@ -47,19 +49,20 @@ type Spans interface {
 
 // Server accepts clients and serves them until it is shut down.
 type Server struct {
-	name     string
-	rules    *rulebook
-	upstream *upstream.Endpoint
-	store    *tokenstore.Store
-	locks    *lock.Manager
-	limits   atomic.Pointer[Limits]
-	metrics  *metrics.Metrics
-	log      *slog.Logger
-	observer *observe.Observer
-	spans    Spans
-	hear     func(ctx context.Context) error
-	bare     *rule.Rule // of sessions that no rule guards
-	unproved bool       // it is not known whether Redis lets the proxy's own user guard
+	name      string
+	rules     *rulebook
+	upstream  *upstream.Endpoint
+	store     *tokenstore.Store
+	locks     *lock.Manager
+	limits    atomic.Pointer[Limits]
+	metrics   *metrics.Metrics
+	log       *slog.Logger
+	observer  *observe.Observer
+	spans     Spans
+	hear      func(ctx context.Context) error
+	bare      *rule.Rule // of sessions that no rule guards
+	clustered bool
+	unproved  bool // it is not known whether Redis lets the proxy's own user guard
 
 	owner    *lock.Owner // of rules with owner: proxy
 	patterns patterns    // by which that has read
@@ -88,7 +91,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
 		metrics: o.Metrics, log: o.Log, observer: o.Observer, spans: o.Spans, hear: o.Hear,
-		bare: rule.ForUnguarded(), unproved: o.Rules.Empty(),
+		bare: rule.ForUnguarded(), clustered: o.Clustered, unproved: o.Rules.Empty(),
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),

@@ -81,7 +81,7 @@ func (a *agent) queued(rule, session string) {
 	a.Helper()
 	direct := redis.NewClient(&redis.Options{Addr: a.to.store})
 	defer direct.Close()
-	line := tokenstore.NewRecord(0, rule, session).Keys()[2]
+	line := tokenstore.NewRecord(tokenstore.Area{}, rule, session).Keys()[2]
 	for deadline := time.Now().Add(patience); direct.ZCard(a.Context(), line).Val() == 0; {
 		if time.Now().After(deadline) {
 			a.Fatalf("nobody waits for %s", session)

@@ -268,7 +268,7 @@ func TestWhatCanNotBeAskedIsTold(t *testing.T) {
 	a.does("GET agent:s1:k", "$-1\r\n")
 	direct := redis.NewClient(&redis.Options{Addr: to.store})
 	defer direct.Close()
-	if err := direct.Set(t.Context(), tokenstore.NewRecord(0, "chat", "s2").Keys()[0], "1 1 1 etcd", 0).Err(); err != nil {
+	if err := direct.Set(t.Context(), tokenstore.NewRecord(tokenstore.Area{}, "chat", "s2").Keys()[0], "1 1 1 etcd", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	a.sends("GET agent:s2:k")

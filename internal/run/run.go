@@ -39,7 +39,7 @@ var ErrLost = errors.New("the hold was lost")
 // Options say what to run and what to hold. All but Outside are required.
 type Options struct {
 	Store    *tokenstore.Store
-	DB       int
+	Area     tokenstore.Area // where the key lives that names the session
 	Terms    *rule.Rule // the session's rule, with how long to wait, and the lease
 	Session  string
 	Identity tokenstore.Identity
@@ -78,7 +78,7 @@ func Run(ctx context.Context, o Options) (status int, err error) {
 		silence()
 		<-heard
 	}()
-	s := locks.Apart(o.DB, o.Terms, []byte(o.Session), o.Identity, 0)
+	s := locks.Apart(o.Area, o.Terms, []byte(o.Session), o.Identity, 0)
 	var early interrupted
 	switch err := o.acquire(ctx, locks, s); {
 	case errors.As(err, &early):

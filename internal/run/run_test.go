@@ -51,7 +51,7 @@ func runs(t *testing.T, store *tokenstore.Store, command ...string) error {
 func TestACommandThatDoesNotGetItsSessionIsNotRun(t *testing.T) {
 	store := open(t)
 	claim := tokenstore.NewClaim("other", tokenstore.Identity{Client: "other"}, time.Minute, time.Hour)
-	b, err := store.Begin(t.Context(), tokenstore.NewRecord(0, rule.Unguarded, "job"), claim, "", tokenstore.Basis{})
+	b, err := store.Begin(t.Context(), tokenstore.NewRecord(tokenstore.Area{}, rule.Unguarded, "job"), claim, "", tokenstore.Basis{})
 	if err != nil || !b.Granted {
 		t.Fatal(b, err)
 	}
@@ -68,7 +68,7 @@ func TestACommandThatDoesNotGetItsSessionIsNotRun(t *testing.T) {
 
 func TestACommandEndsWithItsHold(t *testing.T) {
 	store := open(t)
-	record := tokenstore.NewRecord(0, rule.Unguarded, "job")
+	record := tokenstore.NewRecord(tokenstore.Area{}, rule.Unguarded, "job")
 	claim := tokenstore.NewClaim("operator", tokenstore.Identity{Client: "operator"}, time.Minute, time.Hour)
 	broken := make(chan error, 1)
 	go func() {

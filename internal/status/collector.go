@@ -80,6 +80,7 @@ func (c *Collector) id(db int, rule, session string) uint64 {
 // Name is a session by its names.
 type Name struct {
 	DB            int
+	Slot          string // in a cluster: one of those that its keys are in
 	Rule, Session string
 	Clipped       bool // Session is not all of it
 }

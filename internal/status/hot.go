@@ -60,7 +60,7 @@ func (h *hot) count(id uint64, e *event.Event, at time.Time, what heat) {
 		}
 		entry = age.take()
 		over := entry.count
-		*entry = hotEntry{id: id, name: Name{DB: e.DB, Rule: e.Rule}, count: over, over: over}
+		*entry = hotEntry{id: id, name: Name{DB: e.DB, Slot: e.Slot, Rule: e.Rule}, count: over, over: over}
 		entry.name.Session, entry.name.Clipped = clip(e.Session, sessionMost)
 	}
 	entry.count += n

@@ -76,7 +76,7 @@ func (r *ring) add(one *refusal, most int) {
 
 func (r *refusals) add(e *event.Event, id ID, at time.Time, own turn, others []turn) {
 	one := &refusal{
-		id: id, name: Name{DB: e.DB, Rule: e.Rule}, at: at, word: wordOf(e), reason: e.Reason, command: e.Command,
+		id: id, name: Name{DB: e.DB, Slot: e.Slot, Rule: e.Rule}, at: at, word: wordOf(e), reason: e.Reason, command: e.Command,
 		newest: e.Newest, other: kept(e.Other), own: own, others: others,
 	}
 	one.name.Session, one.name.Clipped = clip(e.Session, sessionMost)

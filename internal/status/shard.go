@@ -170,7 +170,7 @@ func (s *shard) of(e *event.Event, id uint64) *turn {
 func (s *shard) begin(e *event.Event, id uint64) *turn {
 	known := s.sessions[id]
 	if known == nil {
-		known = &session{id: id, name: Name{DB: e.DB, Rule: e.Rule}}
+		known = &session{id: id, name: Name{DB: e.DB, Slot: e.Slot, Rule: e.Rule}}
 		known.name.Session, known.name.Clipped = clip(e.Session, sessionMost)
 		s.sessions[id] = known
 	}

@@ -20,6 +20,7 @@ type identity struct {
 // hold names a hold: all proxies know it by the same name.
 type hold struct {
 	db            int
+	slot          string
 	rule, session string
 	grant         uint64
 }

@@ -10,6 +10,7 @@ import (
 // Note says in which trace of an application a hold's sequence is.
 type Note struct {
 	DB            int
+	Slot          string // of the keys, in a cluster; else ""
 	Rule, Session string
 	Grant         uint64
 	Trace         trace.TraceID
@@ -45,11 +46,11 @@ func (t *Tracer) traces(of map[hold]trace.TraceID) {
 	}
 	notes := make([]Note, 0, len(of))
 	for h := range of {
-		notes = append(notes, Note{DB: h.db, Rule: h.rule, Session: h.session, Grant: h.grant})
+		notes = append(notes, Note{DB: h.db, Slot: h.slot, Rule: h.rule, Session: h.session, Grant: h.grant})
 	}
 	t.noted(func(ctx context.Context) error { return t.notes.Find(ctx, notes) })
 	for _, n := range notes {
-		of[hold{n.DB, n.Rule, n.Session, n.Grant}] = n.Trace
+		of[hold{n.DB, n.Slot, n.Rule, n.Session, n.Grant}] = n.Trace
 	}
 }
 
@@ -63,7 +64,7 @@ func (t *Tracer) successors(batch []*sequence) {
 	var of []*sequence
 	for _, s := range batch {
 		if s.forsaken() {
-			notes, of = append(notes, Note{DB: s.hold.db, Rule: s.hold.rule, Session: s.hold.session, Grant: s.hold.grant}), append(of, s)
+			notes, of = append(notes, Note{DB: s.hold.db, Slot: s.hold.slot, Rule: s.hold.rule, Session: s.hold.session, Grant: s.hold.grant}), append(of, s)
 		}
 	}
 	if len(notes) == 0 {

@@ -67,7 +67,7 @@ type step struct {
 func newSequence(e *event.Event) *sequence {
 	s := &sequence{
 		id:    e.Sequence,
-		hold:  hold{db: e.DB, rule: e.Rule, session: short(e.Session)},
+		hold:  hold{db: e.DB, slot: e.Slot, rule: e.Rule, session: short(e.Session)},
 		mode:  e.Mode,
 		kept:  e.Kept,
 		owner: party(e.Owner), apart: e.Apart,

@@ -211,7 +211,7 @@ func (t *Tracer) rouse() {
 // note has it noted at the store in which trace a hold is, since nobody can work out that of an application.
 func (t *Tracer) note(s *sequence) {
 	if t.notes != nil && len(t.noting) < maxNotes {
-		t.noting = append(t.noting, Note{DB: s.hold.db, Rule: s.hold.rule, Session: s.hold.session, Grant: s.hold.grant, Trace: s.parent.TraceID()})
+		t.noting = append(t.noting, Note{DB: s.hold.db, Slot: s.hold.slot, Rule: s.hold.rule, Session: s.hold.session, Grant: s.hold.grant, Trace: s.parent.TraceID()})
 		t.rouse()
 	}
 }

@@ -248,7 +248,7 @@ func (s *shared) Keep(_ context.Context, notes []Note) error {
 		s.notes = map[hold]trace.TraceID{}
 	}
 	for _, n := range notes {
-		s.notes[hold{n.DB, n.Rule, n.Session, n.Grant}] = n.Trace
+		s.notes[hold{n.DB, n.Slot, n.Rule, n.Session, n.Grant}] = n.Trace
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func (s *shared) Find(_ context.Context, notes []Note) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, n := range notes {
-		notes[i].Trace = s.notes[hold{n.DB, n.Rule, n.Session, n.Grant}]
+		notes[i].Trace = s.notes[hold{n.DB, n.Slot, n.Rule, n.Session, n.Grant}]
 	}
 	return nil
 }
@@ -284,7 +284,7 @@ func TestWhatIsReadWithoutAHoldAndItsWriteAreOneSequence(t *testing.T) {
 		if len(spans) != 3 || value(root.Attributes, "fence.grant") != "9" {
 			t.Errorf("%v: %v", names(spans), root.Attributes)
 		}
-		if want := s.ids.ofHold(hold{3, "chat", "secret-session", 9}); root.SpanContext.SpanID() != want.span || root.SpanContext.TraceID() != want.trace {
+		if want := s.ids.ofHold(hold{3, "", "chat", "secret-session", 9}); root.SpanContext.SpanID() != want.span || root.SpanContext.TraceID() != want.trace {
 			t.Error("others can't work its identity out")
 		}
 	})

@@ -494,7 +494,7 @@ func TestRecordsOfOtherSessionsAndDatabasesAreApart(t *testing.T) {
 	each(t, func(s *server) {
 		s.grant(claim("a"))
 		for _, other := range []*tokenstore.Record{
-			tokenstore.NewRecord(0, "chat", "s2"), tokenstore.NewRecord(0, "other", "s1"), tokenstore.NewRecord(3, "chat", "s1"),
+			tokenstore.NewRecord(tokenstore.Area{}, "chat", "s2"), tokenstore.NewRecord(tokenstore.Area{}, "other", "s1"), tokenstore.NewRecord(tokenstore.Area{DB: 3}, "chat", "s1"),
 		} {
 			if b, err := s.store.Begin(s.Context(), other, claim("b"), "", tokenstore.Basis{}); err != nil || !b.Granted {
 				s.Errorf("%v: %+v, %v", other, b, err)

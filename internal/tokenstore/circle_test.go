@@ -33,7 +33,7 @@ func TestOfEachCircleOneOwnerIsTheVictim(t *testing.T) {
 	each(t, func(s *server) {
 		s.listen("p")
 		a, b := claim("a"), claim("b")
-		x, y := record(), tokenstore.NewRecord(0, "chat", "s2")
+		x, y := record(), tokenstore.NewRecord(tokenstore.Area{}, "chat", "s2")
 		begun := func(r *tokenstore.Record, c *tokenstore.Claim) uint64 {
 			began, err := s.store.Begin(s.Context(), r, c, "", tokenstore.Basis{})
 			if err != nil {

@@ -357,7 +357,7 @@ func TestAWriteOnAnotherProvidersRecordIsRefused(t *testing.T) {
 }
 
 func TestAWriteToSeveralSessionsIsAppliedToAllOrNone(t *testing.T) {
-	one, other := tokenstore.NewRecord(0, "chat", "one"), tokenstore.NewRecord(0, "chat", "other")
+	one, other := tokenstore.NewRecord(tokenstore.Area{}, "chat", "one"), tokenstore.NewRecord(tokenstore.Area{}, "chat", "other")
 	set := []string{"MSET", "k", "v", "l", "w"}
 	each(t, func(s *server) {
 		begin := func(r *tokenstore.Record, owner string) attempt {

@@ -56,6 +56,7 @@ func (s *Store) endHold(ctx context.Context, r *Record, c *Claim, grant string) 
 
 // Hold is a session that is held.
 type Hold struct {
+	Area
 	Rule, Session string
 	Holder        Holder
 	LeaseLeft     time.Duration
@@ -104,15 +105,11 @@ const page = 1000
 // Holds looks through a database for the sessions that are held, under one rule or, with "", under any, until it has
 // most of them or ctx ends. complete says that there are no more.
 func (s *Store) Holds(ctx context.Context, db int, rule string, most int) (holds []Hold, complete bool, err error) {
-	of := "*"
-	if rule != "" {
-		of = rule + ":*"
-	}
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
-		keys, next, err := s.Client(db).Scan(ctx, cursor, Prefix+"{"+of+"}:h", page).Result()
+		keys, next, err := s.Client(db).Scan(ctx, cursor, Prefix+"{*:h", page).Result()
 		if err == nil {
-			holds, err = s.look(ctx, db, keys, seen, holds)
+			holds, err = s.look(ctx, db, rule, keys, seen, holds)
 		}
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
@@ -129,22 +126,22 @@ func (s *Store) Holds(ctx context.Context, db int, rule string, most int) (holds
 }
 
 // look appends the holds that count among these keys.
-func (s *Store) look(ctx context.Context, db int, keys []string, seen map[string]bool, holds []Hold) ([]Hold, error) {
-	var found []string
+func (s *Store) look(ctx context.Context, db int, rule string, keys []string, seen map[string]bool, holds []Hold) ([]Hold, error) {
+	var found []*Record
 	for _, key := range keys {
-		if !seen[key] { // SCAN may name a key twice
+		if r := recordAt(db, key, "h"); r != nil && (rule == "" || r.Rule == rule) && !seen[key] { // SCAN may name a key twice
 			seen[key] = true
-			found = append(found, key)
+			found = append(found, r)
 		}
 	}
 	if len(found) == 0 {
 		return holds, nil
 	}
 	replies, err := s.Client(db).Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, key := range found {
-			p.Get(ctx, key)
-			p.PTTL(ctx, key)
-			p.Get(ctx, strings.TrimSuffix(key, "h")+"t")
+		for _, r := range found {
+			p.Get(ctx, r.hold)
+			p.PTTL(ctx, r.hold)
+			p.Get(ctx, r.token)
 		}
 		return nil
 	})
@@ -156,15 +153,13 @@ func (s *Store) look(ctx context.Context, db int, keys []string, seen map[string
 		c, _ := replies[i].(*redis.StringCmd)
 		return c.Val()
 	}
-	for i, key := range found {
+	for i, r := range found {
 		holder, token := parseHolder(text(3*i)), parseToken(text(3*i+2))
 		left, _ := replies[3*i+1].(*redis.DurationCmd)
 		if !holder.Held() || holder.Grant != token.Grant {
 			continue
 		}
-		name := strings.TrimSuffix(strings.TrimPrefix(key, Prefix+"{"), "}:h")
-		rule, session, _ := strings.Cut(name, ":")
-		holds = append(holds, Hold{Rule: rule, Session: session, Holder: holder, LeaseLeft: max(left.Val(), 0)})
+		holds = append(holds, Hold{Area: r.Area, Rule: r.Rule, Session: r.Session, Holder: holder, LeaseLeft: max(left.Val(), 0)})
 	}
 	return holds, nil
 }

@@ -173,13 +173,13 @@ func TestHoldsAreListedByRule(t *testing.T) {
 	each(t, func(s *server) {
 		const many = 30
 		for n := range many {
-			r := tokenstore.NewRecord(0, []string{"chat", "(none)"}[n%2], fmt.Sprint("s:", n))
+			r := tokenstore.NewRecord(tokenstore.Area{}, []string{"chat", "(none)"}[n%2], fmt.Sprint("s:", n))
 			if _, err := s.store.Begin(s.Context(), r, claim(fmt.Sprint(n)), "", tokenstore.Basis{}); err != nil {
 				s.Fatal(err)
 			}
 		}
 		s.redis.Set(s.Context(), "fence-proxy:{chat:x}:o:odd}:h", "no hold", 0)
-		s.redis.Del(s.Context(), tokenstore.NewRecord(0, "chat", "s:0").Keys()[0]) // a hold counts with its grant only
+		s.redis.Del(s.Context(), tokenstore.NewRecord(tokenstore.Area{}, "chat", "s:0").Keys()[0]) // a hold counts with its grant only
 		list := func(rule string, most int) ([]tokenstore.Hold, bool) {
 			s.Helper()
 			holds, complete, err := s.store.Holds(s.Context(), 0, rule, most)

@@ -32,13 +32,9 @@ type Moved struct {
 // Migrate gives the records of a database to the store's lock provider, and reports each that was given, or left alone since
 // it is held. From then on no write under an earlier grant is applied, of whatever provider. It stops at the first error.
 func (s *Store) Migrate(ctx context.Context, db int, m Migration, report func(Moved)) error {
-	of := "*"
-	if m.Rule != "" {
-		of = m.Rule + ":*"
-	}
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
-		keys, next, err := s.Client(db).Scan(ctx, cursor, Prefix+"{"+of+"}:t", page).Result()
+		keys, next, err := s.Client(db).Scan(ctx, cursor, Prefix+"{*:t", page).Result()
 		if err != nil {
 			return err
 		}
@@ -47,9 +43,11 @@ func (s *Store) Migrate(ctx context.Context, db int, m Migration, report func(Mo
 				continue
 			}
 			seen[key] = true
-			name := strings.TrimSuffix(strings.TrimPrefix(key, Prefix+"{"), "}:t")
-			rule, session, _ := strings.Cut(name, ":")
-			if err := s.migrate(ctx, NewRecord(db, rule, session), m, report); err != nil {
+			r := recordAt(db, key, "t")
+			if r == nil || m.Rule != "" && r.Rule != m.Rule {
+				continue
+			}
+			if err := s.migrate(ctx, r, m, report); err != nil {
 				return err
 			}
 		}

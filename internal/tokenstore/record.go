@@ -14,10 +14,17 @@ const Prefix = "fence-proxy:"
 // waiters. The message is "waiter grant".
 func WakeChannel(proxyID string) string { return Prefix + "wake:" + proxyID }
 
-// Record names one session's fence record in one database. It is immutable.
+// Area is where keys live: in a database, or in a slot of a cluster. A session's record lives beside its data; a session
+// whose keys are in several slots has a record in each.
+type Area struct {
+	DB   int
+	Slot Slot
+}
+
+// Record names one session's fence record in one area. It is immutable.
 type Record struct {
-	// DB is the database the session's keys live in; the record lives beside them.
-	DB int
+	// Area is where the session's keys live; the record lives beside them.
+	Area
 	// Rule and Session name the session for people.
 	Rule, Session string
 
@@ -27,9 +34,9 @@ type Record struct {
 }
 
 // NewRecord returns the record of a rule's session.
-func NewRecord(db int, rule, session string) *Record {
-	base := Prefix + "{" + rule + ":" + session + "}:"
-	r := &Record{DB: db, Rule: rule, Session: session, token: base + "t", hold: base + "h", queue: base + "q"}
+func NewRecord(at Area, rule, session string) *Record {
+	base := at.base(rule, session)
+	r := &Record{Area: at, Rule: rule, Session: session, token: base + "t", hold: base + "h", queue: base + "q"}
 	r.keys = redcon.AppendBulkString(nil, "3")
 	for _, key := range [...]string{r.token, r.hold, r.queue} {
 		r.keys = redcon.AppendBulkString(r.keys, key)
@@ -37,6 +44,39 @@ func NewRecord(db int, rule, session string) *Record {
 	r.get = appendStrings(nil, "GET", r.token)
 	r.watch = appendStrings(nil, "WATCH", r.token)
 	return r
+}
+
+// base begins the names of a record's keys, which so have one hash tag: in a cluster that of the data's slot. No rule's name
+// has a colon, so the two forms can't be taken for each other.
+func (a Area) base(rule, session string) string {
+	if a.Slot == "" {
+		return Prefix + "{" + rule + ":" + session + "}:"
+	}
+	return Prefix + "{" + string(a.Slot) + "}:" + rule + ":" + session + ":"
+}
+
+// recordAt returns the record that a key of a database belongs to, nil if it does not end as a record's of this kind does.
+func recordAt(db int, key, kind string) *Record {
+	name, ours := strings.CutPrefix(key, Prefix+"{")
+	name, fits := strings.CutSuffix(name, ":"+kind)
+	if !ours || !fits {
+		return nil
+	}
+	at := Area{DB: db}
+	if whole, one := strings.CutSuffix(name, "}"); one && strings.Contains(name[:max(strings.IndexByte(name, '}'), 0)], ":") {
+		name = whole
+	} else {
+		tag, rest, ok := strings.Cut(name, "}:")
+		if !ok {
+			return nil
+		}
+		at.Slot, name = Slot(tag), rest
+	}
+	rule, session, ok := strings.Cut(name, ":")
+	if !ok {
+		return nil
+	}
+	return NewRecord(at, rule, session)
 }
 
 // wakeList returns the key of the list that ends a waiter's wait at the store.
@@ -47,7 +87,7 @@ func (r *Record) wakeList(waiter string) string {
 // Keys returns the record's keys: token, hold, queue.
 func (r *Record) Keys() []string { return []string{r.token, r.hold, r.queue} }
 
-// Is reports whether both are one session's.
+// Is reports whether both are one.
 func (r *Record) Is(other *Record) bool { return r.token == other.token && r.DB == other.DB }
 
 // String names the session in logs and messages.

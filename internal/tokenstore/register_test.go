@@ -237,7 +237,7 @@ func TestAWriteThatPassedMakesStaleWhatOthersHaveRead(t *testing.T) {
 
 func TestPassedAndGrantedWritesAreAppliedTogetherOrNotAtAll(t *testing.T) {
 	elsewhere(t, func(s *server) {
-		other := tokenstore.NewRecord(0, "chat", "s2")
+		other := tokenstore.NewRecord(tokenstore.Area{}, "chat", "s2")
 		p := blind("a").of(other)
 		p.Passed = true
 		s.register("a", 7, tokenstore.Basis{})

@@ -75,7 +75,7 @@ func claim(owner string) *tokenstore.Claim {
 	return tokenstore.NewClaim(owner, tokenstore.Identity{Proxy: "here", Client: owner + "'s address", Name: owner + "'s name"}, lease, ttl)
 }
 
-func record() *tokenstore.Record { return tokenstore.NewRecord(0, "chat", "s1") }
+func record() *tokenstore.Record { return tokenstore.NewRecord(tokenstore.Area{}, "chat", "s1") }
 
 // begin begins without waiting.
 func (s *server) begin(c *tokenstore.Claim) tokenstore.Begin {

@@ -23,7 +23,7 @@ const (
 
 // Note says in which trace of an application a hold's sequence is.
 type Note struct {
-	DB            int
+	Area
 	Rule, Session string
 	Grant         uint64
 	Trace         string // no blanks; "" if it is not known
@@ -94,7 +94,7 @@ func (s *Store) FindNext(ctx context.Context, notes []Note) error {
 	return err
 }
 
-func recordOf(n *Note) *Record { return NewRecord(n.DB, n.Rule, n.Session) }
+func recordOf(n *Note) *Record { return NewRecord(n.Area, n.Rule, n.Session) }
 
 // eachNote asks the store about notes, in one go for each database, and returns the answers by note.
 func (s *Store) eachNote(ctx context.Context, notes []Note, ask func(redis.Pipeliner, *Note) redis.Cmder) (map[*Note]redis.Cmder, error) {

@@ -55,7 +55,7 @@ func TestWhoHasComeSinceAHoldIsFound(t *testing.T) {
 func TestNotesOfTheNewestHoldsAreFound(t *testing.T) {
 	each(t, func(s *server) {
 		note := func(db int, session string, grant uint64, trace string) tokenstore.Note {
-			return tokenstore.Note{DB: db, Rule: "r", Session: session, Grant: grant, Trace: trace}
+			return tokenstore.Note{Area: tokenstore.Area{DB: db}, Rule: "r", Session: session, Grant: grant, Trace: trace}
 		}
 		const newest = 1_796_002_384_095_576
 		for i := range uint64(40) {
