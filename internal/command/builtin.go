@@ -37,8 +37,9 @@ func Builtin() *Table {
 }
 
 // WriteTo writes the table in the form of builtin.txt: a command a line, its
-// name, arity, flags and key specs. A spec is access/begin/find:
+// name, arity, flags, advice for clusters and key specs. Advice is named, a spec is access/begin/find:
 //
+//	request_policy:all_shards
 //	write/index:1/range:0:1:0           last, step, limit
 //	read/keyword:STREAMS:1/...          keyword, start
 //	write/index:2/keynum:0:1:1          where the count is, first, step
@@ -58,6 +59,12 @@ func (t *Table) WriteTo(w io.Writer) (int64, error) {
 func (c *Command) encode() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %d %s", c.Name, c.Arity, c.Flags)
+	if c.Request != "" {
+		b.WriteString(" request_policy:" + c.Request)
+	}
+	if c.Response != "" {
+		b.WriteString(" response_policy:" + c.Response)
+	}
 	for _, s := range c.specs {
 		fmt.Fprintf(&b, " %s", s.access)
 		switch s.begin {
@@ -109,6 +116,9 @@ func (t *Table) decode(facts string) error {
 			}
 		}
 		for _, word := range f[3:] {
+			if c.tip(word) {
+				continue
+			}
 			s, err := decodeSpec(word)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.Name, err)

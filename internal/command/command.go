@@ -13,6 +13,10 @@ type Command struct {
 	// Arity counts the arguments with the name: exactly that many, or at least
 	// its negation when negative.
 	Arity int
+	// Request and Response are the server's advice to clients of a cluster: to which nodes a call goes
+	// ("all_shards"), and how their replies become one ("agg_sum"). "" where it has none. See
+	// https://redis.io/docs/latest/develop/reference/command-tips/.
+	Request, Response string
 
 	specs []spec
 	// exact, when not nil, reads the arguments in place of the specs.

@@ -9,7 +9,7 @@ import (
 // 7.0 end before the key specs.
 const (
 	atName, atArity, atFlags, atFirst, atLast, atStep = 0, 1, 2, 3, 4, 5
-	atSpecs, atSubs                                   = 8, 9
+	atTips, atSpecs, atSubs                           = 7, 8, 9
 )
 
 // Parse reads the reply to COMMAND as go-redis decodes it, in either protocol: a
@@ -69,6 +69,13 @@ func (t *Table) parse(entry any, container string) error {
 		c.legacy = true
 		c.legacySpec(int(first), int(last), int(step))
 	} else {
+		tips, ok := words(e[atTips])
+		if !ok {
+			return fmt.Errorf("%s: tips that are a %T", c.Name, e[atTips])
+		}
+		for _, tip := range tips {
+			c.tip(tip) // others are none of this package's
+		}
 		specs, ok := e[atSpecs].([]any)
 		if !ok {
 			return fmt.Errorf("%s: key specs that are a %T", c.Name, e[atSpecs])
@@ -96,6 +103,19 @@ func (t *Table) parse(entry any, container string) error {
 	}
 	c.settle()
 	return nil
+}
+
+// tip takes in a hint for clients, as in "request_policy:all_shards". It reports whether it is one for clusters.
+func (c *Command) tip(tip string) bool {
+	switch what, policy, _ := strings.Cut(tip, ":"); what {
+	case "request_policy":
+		c.Request = policy
+	case "response_policy":
+		c.Response = policy
+	default:
+		return false
+	}
+	return true
 }
 
 // legacySpec makes the spec that first, last and step amount to.

@@ -2,13 +2,6 @@ package tokenstore
 
 import "testing"
 
-// The sum is the check value of CRC-16/XMODEM, which the Redis Cluster specification names.
-func TestTheSumOfSlotsIsRedisClusters(t *testing.T) {
-	if sum := crc16([]byte("123456789")); sum != 0x31C3 {
-		t.Errorf("%#x, want 0x31C3", sum)
-	}
-}
-
 func TestARecordIsKnownByItsKeys(t *testing.T) {
 	for _, at := range []Area{{}, {DB: 3}, {Slot: SlotOf([]byte("k"))}} {
 		for _, session := range []string{"s", "a:b", "a}b", "a}", "{a}", "a}:b", "}", ":", ":t", "a:t"} {

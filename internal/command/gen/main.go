@@ -40,7 +40,7 @@ func run(ctx context.Context, addr, out string) error {
 		return err
 	}
 	var b bytes.Buffer
-	b.WriteString("# Commands of Redis 7.0: name, arity, flags, key specs. Written by gen.\n")
+	b.WriteString("# Commands of Redis 7.0: name, arity, flags, advice for clusters, key specs. Written by gen.\n")
 	if _, err := table.WriteTo(&b); err != nil {
 		return err
 	}
