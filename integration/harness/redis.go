@@ -12,7 +12,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a real redis-server with an empty, unpersisted database on a loopback
+// serverEnv is the path of the server to test with, as scripts/servers.sh prints it, in place of the redis-server that the PATH has.
+const serverEnv = "FENCE_TEST_REDIS"
+
+// Redis is a real redis-server (or what [serverEnv] names) with an empty, unpersisted database on a loopback
 // port. Its Process changes with every restart.
 type Redis struct {
 	*Process
@@ -135,10 +138,7 @@ func (r *Redis) RestartEmpty() {
 
 func (r *Redis) start() {
 	r.tb.Helper()
-	server, err := exec.LookPath("redis-server")
-	if err != nil {
-		r.tb.Fatal("redis-server is not on the PATH: apt-get install redis-server")
-	}
+	server := RedisServer(r.tb)
 	var args []string
 	if r.file != "" {
 		args = append(args, r.file)
@@ -154,6 +154,19 @@ func (r *Redis) start() {
 	if !poll(patience, func() bool { return r.exited() || r.control.connect() }) || r.exited() {
 		r.tb.Fatalf("redis-server %s does not answer and %s:\n%s", r.Addr, r.fate(), r.log)
 	}
+}
+
+// RedisServer is the path of the server to test with.
+func RedisServer(tb testing.TB) string {
+	tb.Helper()
+	if server := os.Getenv(serverEnv); server != "" {
+		return server
+	}
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		tb.Fatal("redis-server is not on the PATH: apt-get install redis-server")
+	}
+	return server
 }
 
 // shortTempDir is tb.TempDir for unix sockets, whose paths may have 100 bytes or so.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
@@ -43,6 +45,10 @@ func TestACommandIsCarriedOutOnceAndItsReplyKept(t *testing.T) {
 			{"LPOP l 2", "*2\r\n$1\r\na\r\n$1\r\nb\r\n"},
 			{"LPOP l", "$-1\r\n"},
 		} {
+			if c.command == "LPOP l 2" && !errors.Is(s.redis.Do(s.Context(), "LPOP", "none", 2).Err(), redis.Nil) { // since 6.2
+				s.redis.Del(s.Context(), "l")
+				continue
+			}
 			o := once(c.command, strings.Fields(c.command)...)
 			if kept, err := w.looks(o); kept != "" || err != nil {
 				s.Errorf("%s: kept before: %q %v", c.command, kept, err)

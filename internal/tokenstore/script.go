@@ -57,6 +57,10 @@ var (
 // matter: MULTI queues nothing then, be it a delete.
 const allowOOM = "#!lua flags=allow-oom\n"
 
+// dirtied does the same before Redis 7.0, which lets a script go on that has called a write of the kind that a full store carries
+// out, though this one changes nothing.
+const dirtied = "redis.pcall('zrem', KEYS[3], '')\n"
+
 // script is one Lua script in the two forms in which it is sent.
 type script struct {
 	source  string

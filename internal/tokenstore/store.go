@@ -39,7 +39,7 @@ func Open(ctx context.Context, options *redis.Options, provider string) (*Store,
 			s.Close()
 			return nil, fmt.Errorf("ask the store for its script dialect: %w", err)
 		}
-		header = "" // before Redis 7.0
+		header = dirtied
 	}
 	s.scripts = newScripts(header, s.Outside())
 	if err := s.Load(ctx); err != nil {

@@ -38,13 +38,21 @@ local function encode(r)
   return table.concat(all)
 end
 
+-- A refusal in the store's own words: before 7.0 it says in which line of the script it refused, in the place of the first word's sign.
+local function plain(r)
+  local text, n = string.gsub(r.err, '^@user_script: ?%d+: %-?', '')
+  if n == 0 then return r end
+  return redis.error_reply(string.match(text, '^%u+ ') and text or 'ERR ' .. text)
+end
+
 -- What is kept is there before the command is: a store that is full refuses it before, not behind.
-redis.call('set', kept, '', 'px', ttl)
+local r = redis.pcall('set', kept, '', 'px', ttl)
+if r.err then return plain(r) end
 if typed then redis.setresp(3) end
-local r = redis.pcall(unpack(ARGV, 4))
+r = redis.pcall(unpack(ARGV, 4))
 if type(r) == 'table' and r.err then
   redis.call('del', kept)
-  return r
+  return plain(r)
 end
 r = encode(r)
 redis.call('set', kept, print .. r, 'px', ttl)
