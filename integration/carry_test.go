@@ -104,9 +104,9 @@ func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
-	server.Client().Do(t.Context(), "ACL", "SETUSER", "u", "on", "nopass", "+@all", "~*", "&*")
+	allow(t, server, "u", "+@all ~* &*")
 	for _, state := range []string{
-		"MULTI", "WATCH free", "SUBSCRIBE a", "PSUBSCRIBE a", "SSUBSCRIBE a", "MONITOR", "AUTH u any", "HELLO 2 AUTH u any",
+		"MULTI", "WATCH free", "SUBSCRIBE a", "PSUBSCRIBE a", "SSUBSCRIBE a", "MONITOR", "AUTH u pw", "HELLO 2 AUTH u pw",
 		"CLIENT TRACKING ON", "CLIENT NO-EVICT ON", "CLIENT ID", "BLPOP none 0",
 	} {
 		t.Run(state, func(t *testing.T) {

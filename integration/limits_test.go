@@ -98,10 +98,8 @@ func TestARequestBeyondALimitIsAnsweredAndEndsTheConnection(t *testing.T) {
 func TestTheUsualArgumentSizeCountsWhereRedisMayNotBeAsked(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
-	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "agent", "on", ">secret", "~*", "&*", "+@all", "-config").Err(); err != nil {
-		t.Fatal(err)
-	}
-	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: "redis://agent:secret@" + server.Addr})
+	allow(t, server, "agent", "+@all -config ~* &*")
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: "redis://agent:pw@" + server.Addr})
 	client := harness.Dial(t, proxy.Addr)
 	client.Send("*1\r\n$536870913\r\n")
 	if got, want := string(client.ReadReply()), "-ERR Protocol error: invalid bulk length\r\n"; got != want {

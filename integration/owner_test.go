@@ -233,9 +233,7 @@ func TestWhatTellsClientsApart(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server, proxy := startOwners(t, "owner: client", "wait: 0s", tc.rule)
 			for _, user := range []string{"one", "other"} {
-				if err := server.Client().Do(t.Context(), "ACL", "SETUSER", user, "on", ">pw", "~*", "&*", "+@all").Err(); err != nil {
-					t.Fatal(err)
-				}
+				allow(t, server, user, "+@all ~* &*")
 			}
 			c := owners(t, proxy, "a", "b")
 			for i, says := range [][]string{tc.a, tc.b} {
@@ -261,9 +259,7 @@ func TestWhatTellsClientsApart(t *testing.T) {
 func TestReadersOnlyLook(t *testing.T) {
 	t.Parallel()
 	server, proxy := startOwners(t, "owner: auto", "wait: 0s", "readers: [dashboard, watcher]")
-	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "watcher", "on", ">pw", "~*", "&*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	allow(t, server, "watcher", "+@all ~* &*")
 	c := owners(t, proxy, "agent", "by name", "by user", "another")
 	c[1].does("OK", "CLIENT", "SETNAME", "dashboard")
 	c[2].does("OK", "AUTH", "watcher", "pw")

@@ -342,9 +342,7 @@ func TestAProxyThatGuardedNothingBeginsToWhenItIsReloaded(t *testing.T) {
 func TestAProxyThatMayNotGuardKeepsTheConfigurationUnderWhichItNeedNot(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
-	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", "-watch").Err(); err != nil {
-		t.Fatal(err)
-	}
+	allow(t, server, "weak", "+@all -watch ~* &*")
 	url := strings.Replace(server.URL(), "redis://", "redis://weak:pw@", 1)
 	p := harness.StartProxy(t, harness.ProxyOptions{Upstream: url, Admin: true, ConfigYAML: "rules: []\n"})
 	text, err := os.ReadFile(p.Config)

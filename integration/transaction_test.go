@@ -683,10 +683,7 @@ func TestAUserThatMayNotUseMultiWritesNothing(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
-	straight := server.Client()
-	if err := straight.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">pw", "~*", "&*", "+@all", "-multi").Err(); err != nil {
-		t.Fatal(err)
-	}
+	allow(t, server, "u", "+@all -multi ~* &*")
 	for _, interactive := range []bool{true, false} {
 		client, conn := connect(t, "client", proxy.Addr)
 		client.does("OK", "AUTH", "u", "pw")
@@ -715,10 +712,7 @@ func TestWhatRunsBesideAWatchRunsAsTheClient(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
-	straight := server.Client()
-	if err := straight.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">pw", "~ctx:mine", "~fence-proxy:*", "&*", "+@all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	allow(t, server, "u", "+@all ~ctx:mine ~fence-proxy:* &*")
 	for name, login := range map[string][]string{
 		"AUTH":  {"AUTH", "u", "pw"},
 		"HELLO": {"HELLO", "2", "AUTH", "u", "pw", "SETNAME", "n"},

@@ -24,3 +24,9 @@ func (c commands) keys(args [][]byte) ([]command.Key, error) {
 	defer cancel()
 	return command.ServerKeys(ctx, c.store.Client(0), args)
 }
+
+// since72 reports whether the server is Redis 7.2 or later, or Valkey, by a command that came then.
+func (c commands) since72() bool {
+	cmd, ok := c.table.Lookup([][]byte{[]byte("client"), []byte("no-touch")})
+	return ok && !cmd.Container()
+}

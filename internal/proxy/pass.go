@@ -30,6 +30,9 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if err := c.link(); err != nil {
 		return c.broken(err)
 	}
+	if refused, err := c.speakUp(name, req.Args); refused || err != nil {
+		return err
+	}
 	if c.seen != nil {
 		if err := c.watchOver(cmd, name, req); err != nil {
 			return c.broken(err)

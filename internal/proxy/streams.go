@@ -99,7 +99,8 @@ func (c *client) streamReady(w *wait) (bool, error) {
 	}
 }
 
-// delivered asks for the ID of the last entry that a group was given; nil if it can't be told.
+// delivered asks for the ID of the last entry that a group was given; nil if it can't be told. The command then says why:
+// since 7.2 as if it came anew.
 func (c *client) delivered(w *wait, key []byte) ([]byte, error) {
 	replies, err := c.ask(w, resp.AppendCommand(nil, []byte("XINFO"), []byte("GROUPS"), key), 1)
 	if err != nil {
@@ -109,7 +110,7 @@ func (c *client) delivered(w *wait, key []byte) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case (w.tried || w.there) && v.IsError():
+	case (w.tried || w.there) && v.IsError() && !c.srv.commands.since72():
 		return nil, errStreamGone
 	}
 	for _, g := range v.Elems {
