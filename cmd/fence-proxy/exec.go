@@ -111,8 +111,12 @@ func (o *execOptions) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer store.Close()
+	area := app.AreaOf(cfg, terms, db, []byte(o.session))
 	log := newLogger(cmd.ErrOrStderr(), cfg.Log, new(slog.LevelVar))
 	outside, err := app.OpenLocker(cfg, strings.ToLower(rand.Text()), log)
+	if outside == nil && area.Spans {
+		outside = app.OpenHome(store, strings.ToLower(rand.Text()), log)
+	}
 	if err != nil {
 		return &statusError{exitUnavailable, err}
 	}
@@ -120,7 +124,7 @@ func (o *execOptions) run(cmd *cobra.Command, args []string) error {
 		defer closeLocker(cmd.Context(), outside.Locker)
 	}
 	status, err := run.Run(cmd.Context(), run.Options{
-		Store: store, Area: app.AreaOf(cfg, db, []byte(o.session)), Terms: terms, Session: session, Command: args, Grace: o.grace, Signals: signals,
+		Store: store, Area: area, Terms: terms, Session: session, Command: args, Grace: o.grace, Signals: signals,
 		Identity: tokenstore.Identity{Proxy: cfg.Name, Client: fmt.Sprintf("exec, process %d", os.Getpid()), Name: filepath.Base(args[0])},
 		Log:      log, Outside: outside,
 	})

@@ -116,6 +116,11 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)
+	if p.observer == nil {
+		if err := span(ctx, cfg, p.store); err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+		}
+	}
 	p.id = strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(p.id, p.grants(), log)
 	if err := p.trace(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/health"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // OpenLocker opens a configuration's lock provider; it does not wait for it. nil: the store itself grants. id is
@@ -28,6 +29,12 @@ func OpenLocker(cfg *config.Config, id string, log *slog.Logger) (*lock.Outside,
 	return &lock.Outside{Name: kind.Name, Locker: locker, Pass: cfg.Lock.Pass()}, nil
 }
 
+// OpenHome opens the lock provider of sessions whose keys are in several slots of a cluster. id is unique among all of
+// the store, and no manager's. The caller closes its Locker.
+func OpenHome(store *tokenstore.Store, id string, log *slog.Logger) *lock.Outside {
+	return &lock.Outside{Name: tokenstore.Cluster, Locker: lock.NewHome(id, store, log)}
+}
+
 // grants is the store as a provider of locks, whose calls are counted unless it is another that grants.
 func (p *Proxy) grants() lock.Provider {
 	if p.observer != nil || p.cfg.Lock.Outside() {
@@ -40,6 +47,11 @@ func (p *Proxy) grants() lock.Provider {
 // lockElsewhere has the configuration's lock provider grant, if it is not the store itself.
 func (p *Proxy) lockElsewhere() error {
 	outside, err := OpenLocker(p.cfg, p.id, p.log)
+	if err == nil && outside == nil && p.cfg.Upstream.Clustered() {
+		home := OpenHome(p.store, p.id+"h", p.log)
+		p.locker = home.Locker
+		p.locks.UseForSpans(*home)
+	}
 	if err != nil || outside == nil {
 		return err
 	}

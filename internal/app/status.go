@@ -97,7 +97,7 @@ func (p overseer) Explain(ctx context.Context, db int, key string) (admin.Explan
 		e.Terms = termsText(r)
 	}
 	e.Rule, e.Session = r.Name, string(r.AppendSession(nil, []byte(key)))
-	at := AreaOf(p.cfg, db, []byte(key))
+	at := AreaOf(p.cfg, r, db, []byte(key))
 	e.Keys = tokenstore.NewRecord(at, e.Rule, e.Session).Keys()
 	record, err := p.Record(ctx, status.Name{DB: db, Slot: string(at.Slot), Rule: e.Rule, Session: e.Session})
 	if e.Record = &record; err != nil {

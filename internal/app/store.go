@@ -6,19 +6,27 @@ import (
 	"fmt"
 
 	"github.com/fence-proxy/fence-proxy/internal/config"
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
 // ErrEmbedded says that a configuration names no Redis that others could see.
 var ErrEmbedded = errors.New("the configuration names no Redis: set upstream.url (--config, --upstream or FENCE_UPSTREAM_URL)")
 
-// AreaOf is where a key lives, and its fence record beside it.
-func AreaOf(cfg *config.Config, db int, key []byte) tokenstore.Area {
-	at := tokenstore.Area{DB: db}
-	if cfg.Upstream.Clustered() {
-		at.Slot = tokenstore.SlotOf(key)
+// AreaOf is where a key lives that a rule guards, and its fence record beside it.
+func AreaOf(cfg *config.Config, r *rule.Rule, db int, key []byte) tokenstore.Area {
+	if !cfg.Upstream.Clustered() {
+		return tokenstore.Area{DB: db}
 	}
-	return at
+	return tokenstore.AreaInCluster(key, r.Spans())
+}
+
+// span has a store speak to records of sessions that span slots, where there may be such.
+func span(ctx context.Context, cfg *config.Config, store *tokenstore.Store) error {
+	if !cfg.Upstream.Clustered() || cfg.Lock.Outside() {
+		return nil
+	}
+	return store.Span(ctx)
 }
 
 // OpenStore connects to the fence records of a configuration's upstream, for who needs no proxy. db is the database
@@ -34,6 +42,9 @@ func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
 	store, err = tokenstore.Open(ctx, ownOptions(cfg, target), cfg.Lock.Provider)
+	if err == nil {
+		err = span(ctx, cfg, store)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}

@@ -77,7 +77,7 @@ func (m *Manager) Acquire(ctx context.Context, s *Sequence) (tokenstore.Begin, e
 	if err := m.Fit(); err != nil {
 		return tokenstore.Begin{}, err
 	}
-	if m.outside != nil {
+	if m.elsewhere(s.Record) != nil {
 		return m.acquireOutside(ctx, s)
 	}
 	w := m.Waiter()

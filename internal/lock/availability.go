@@ -67,17 +67,18 @@ func (m *Manager) ProviderReady() error {
 	return o.Up()
 }
 
-// ProviderDown returns a channel that is closed when the provider can't be asked any more.
-func (m *Manager) ProviderDown() <-chan struct{} {
-	m.outside.state.Lock()
-	defer m.outside.state.Unlock()
-	return m.outside.fell
+// ProviderDown returns a channel that is closed when the session's provider can't be asked any more.
+func (s *Sequence) ProviderDown() <-chan struct{} {
+	o := s.manager.elsewhere(s.Record)
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.fell
 }
 
-// Doubt has the provider checked soon if it has not answered anything lately.
-func (m *Manager) Doubt() {
-	if !m.outside.answered(time.Now().Add(-checkFresh)) {
-		m.outside.suspect()
+// DoubtProvider has the session's provider checked soon if it has not answered anything lately.
+func (s *Sequence) DoubtProvider() {
+	if o := s.manager.elsewhere(s.Record); !o.answered(time.Now().Add(-checkFresh)) {
+		o.suspect()
 	}
 }
 
@@ -90,10 +91,9 @@ func (o *outside) suspect() {
 }
 
 // watchProvider checks the provider until the manager is closed.
-func (m *Manager) watchProvider() {
-	o := m.outside
+func (m *Manager) watchProvider(o *outside) {
 	for {
-		_ = m.checkProvider(time.Now()) // it is noted
+		_ = m.checkProvider(o, time.Now()) // it is noted
 		t := time.NewTimer(checkEvery)
 		select {
 		case <-m.closing:
@@ -110,8 +110,7 @@ func (m *Manager) watchProvider() {
 }
 
 // checkProvider asks the provider whether it would grant, unless it has answered since.
-func (m *Manager) checkProvider(since time.Time) error {
-	o := m.outside
+func (m *Manager) checkProvider(o *outside, since time.Time) error {
 	o.checking <- struct{}{}
 	defer func() { <-o.checking }()
 	if o.answered(since) {
@@ -190,11 +189,12 @@ func (o *outside) answered(since time.Time) bool {
 	return o.down == nil && o.good.After(since)
 }
 
-// Waited says why somebody has waited in vain since then: nil if others hold the session, a *DownError if the provider does
+// Waited says why somebody has waited in vain since then: nil if others hold the session, a *DownError if its provider does
 // not answer.
-func (m *Manager) Waited(since time.Time) error {
-	if err := m.checkProvider(since); err != nil {
-		return &DownError{m.outside.Name, err}
+func (s *Sequence) Waited(since time.Time) error {
+	o := s.manager.elsewhere(s.Record)
+	if err := s.manager.checkProvider(o, since); err != nil {
+		return &DownError{o.Name, err}
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (c *client) readBy(session string, command uint64, keys ...uint64) error {
 	case Look:
 		s.Looked(c.f.look(s.Record), true, now)
 	default:
-		if c.m.Outside() {
+		if c.m.outside != nil {
 			if err := c.register(s, expected); err != nil {
 				return err
 			}
@@ -154,7 +154,7 @@ func (c *client) commit(session string, w Write, command func() bool) error {
 	for {
 		now := time.Now()
 		present := func() (Token, error) { return s.BeforeWrite(context.Background(), w, now) }
-		if c.m.Outside() {
+		if c.m.outside != nil {
 			present = func() (Token, error) { return c.present(s, w, now) }
 		}
 		token, err := present()

@@ -316,7 +316,7 @@ func (k *task) begin(take bool) {
 		if how == Resume {
 			k.c.Fatal("time does not pass here")
 		}
-		if k.c.m.Outside() {
+		if k.c.m.outside != nil {
 			b := k.c.f.register(s.Record, s.Claim, s.Given(), expected)
 			if b.Behind {
 				if err := s.Behind(b); err != nil {

@@ -16,7 +16,7 @@ import (
 func (s *Sequence) Give(h provider.Hold) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.given = h
+	s.given = s.spanned(h)
 }
 
 // Given returns the grant to register; 0: there is none, or its hold is over already.
@@ -40,7 +40,7 @@ func (s *Sequence) Drop() {
 func (s *Sequence) drop() {
 	if h := s.given; h != nil {
 		s.given = nil
-		s.manager.giveBack(h)
+		s.manager.giveBack(s.manager.elsewhere(s.Record), h)
 	}
 }
 
@@ -49,7 +49,7 @@ func (s *Sequence) drop() {
 func (s *Sequence) Behind(b tokenstore.Begin) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := &BehindError{Provider: s.manager.outside.Name, Newest: b.Newest}
+	err := &BehindError{Provider: s.manager.elsewhere(s.Record).Name, Newest: b.Newest}
 	if s.given != nil {
 		err.Grant = s.given.Grant()
 	}
@@ -91,7 +91,7 @@ func (s *Sequence) letGo() {
 	if h := s.hold; h != nil {
 		s.hold = nil
 		close(s.over)
-		s.manager.giveBack(h)
+		s.manager.giveBack(s.manager.elsewhere(s.Record), h)
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *Sequence) lost(h provider.Hold) {
 		return
 	}
 	grant := s.grant
-	s.log(slog.LevelWarn, "hold lost at the lock provider", "provider", s.manager.outside.Name)
+	s.log(slog.LevelWarn, "hold lost at the lock provider", "provider", s.manager.elsewhere(s.Record).Name)
 	s.breakOff(ReasonLost, 0, tokenstore.Holder{})
 	s.manager.Detach(func(ctx context.Context) { // so that the store names nobody any more
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -122,7 +122,7 @@ func (s *Sequence) renewOutside(ctx context.Context, grant uint64) bool {
 		return false
 	}
 	call, cancel := context.WithTimeout(ctx, min(callTimeout, s.Claim.Lease/3))
-	err := s.manager.outside.call("renew", func() error { return h.Renew(call) })
+	err := s.manager.elsewhere(s.Record).call("renew", func() error { return h.Renew(call) })
 	cancel()
 	switch {
 	case err == nil:

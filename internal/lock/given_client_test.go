@@ -351,7 +351,7 @@ func TestAProviderThatIsDownIsToldFromAHolder(t *testing.T) {
 			began := time.Now()
 			time.Sleep(time.Second)
 			var down *DownError
-			if err := w.m.Waited(began); !errors.As(err, &down) {
+			if err := a.sequence("s").Waited(began); !errors.As(err, &down) {
 				t.Errorf("silent %v: waited in vain for %v", silent, err)
 			}
 			w.pass(2 * (checkTimeout + downEvery))
@@ -369,7 +369,7 @@ func TestAProviderThatIsDownIsToldFromAHolder(t *testing.T) {
 			w.did(a.read("s", k1))
 			w.did(a.write("s", k1))
 			w.pass(0)
-			if err := w.m.Waited(time.Now().Add(-time.Minute)); err != nil {
+			if err := a.sequence("s").Waited(time.Now().Add(-time.Minute)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -386,7 +386,7 @@ func TestOneFailedCheckIsNoOutage(t *testing.T) {
 		l.fails(false, false)
 		w.pass(checkEvery)
 		l.fails(true, false)
-		down := w.m.ProviderDown()
+		down := w.client("b").sequence("s").ProviderDown()
 		w.pass(checkEvery + downEvery)
 		if err := w.m.ProviderReady(); err == nil {
 			t.Error("it is not down")

@@ -93,9 +93,9 @@ func (m *Manager) stand(ctx, over context.Context, s *Sequence, a *Asking, start
 			return nil
 		case <-long.C:
 			s.Waits(tokenstore.Holder{})
-		case <-m.ProviderDown():
+		case <-s.ProviderDown():
 			s.Quits(event.Unasked)
-			return m.outside.Up()
+			return m.elsewhere(s.Record).Up()
 		case <-over.Done():
 			err := m.waitedInVain(ctx, s, start)
 			s.Quits(quitFor(ctx, err))
@@ -121,7 +121,7 @@ func (m *Manager) waitedInVain(ctx context.Context, s *Sequence, start time.Time
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := m.Waited(start); err != nil {
+	if err := s.Waited(start); err != nil {
 		return err
 	}
 	return &LockedError{Record: s.Record, Holder: m.HolderOf(s.Record), Waited: time.Since(start), Word: s.Rule.LockedError}
@@ -139,7 +139,19 @@ func (m *Manager) HolderOf(r *tokenstore.Record) tokenstore.Holder {
 	if err != nil {
 		return tokenstore.Holder{}
 	}
+	if home := m.homeOf(r); home != nil && !i.Holder.Held() { // it may be held for keys elsewhere
+		return home.HolderOf(sessionName(r))
+	}
 	return i.Holder
+}
+
+// homeOf returns the lock provider of a session that spans slots, if that is the cluster itself.
+func (m *Manager) homeOf(r *tokenstore.Record) *Home {
+	if o := m.elsewhere(r); o != nil && r.Spans {
+		home, _ := o.Locker.(*Home)
+		return home
+	}
+	return nil
 }
 
 // Register registers what the sequence was given at the store, over the proxy's own connection.
@@ -165,7 +177,7 @@ func (m *Manager) withdrawGrant(ctx context.Context, s *Sequence, grant uint64) 
 // keepGrant keeps a grant apart alive at the provider.
 func (m *Manager) keepGrant(s *Sequence, h provider.Hold) {
 	g := &granted{sequence: s, hold: h, look: make(chan struct{}, 1), ended: make(chan struct{}), lost: make(chan struct{})}
-	o := m.outside
+	o := m.elsewhere(s.Record)
 	o.mu.Lock()
 	o.grants[grantKey{recordKeyOf(s.Record), s.grant}] = g
 	o.mu.Unlock()
@@ -200,14 +212,14 @@ func (m *Manager) keepAlive(ctx context.Context, g *granted) {
 		if err == nil && left <= 0 {
 			if m.forgetGrant(g) {
 				close(g.lost)
-				m.giveBack(g.hold)
+				m.giveBack(m.elsewhere(g.sequence.Record), g.hold)
 			}
 			return
 		}
 		if err == nil {
 			until = time.Now().Add(left)
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err = m.outside.call("renew", func() error { return g.hold.Renew(call) })
+			err = m.elsewhere(g.sequence.Record).call("renew", func() error { return g.hold.Renew(call) })
 			cancel()
 		}
 		retry = 0
@@ -246,7 +258,7 @@ func (g *granted) over() bool {
 
 // forgetGrant takes a grant out, once.
 func (m *Manager) forgetGrant(g *granted) bool {
-	o := m.outside
+	o := m.elsewhere(g.sequence.Record)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := grantKey{recordKeyOf(g.sequence.Record), g.sequence.Grant()}
@@ -261,7 +273,7 @@ func (m *Manager) forgetGrant(g *granted) bool {
 func (m *Manager) endGrant(g *granted) {
 	if m.forgetGrant(g) {
 		close(g.ended)
-		m.giveBack(g.hold)
+		m.giveBack(m.elsewhere(g.sequence.Record), g.hold)
 	}
 }
 
@@ -272,10 +284,10 @@ func (m *Manager) loseGrant(ctx context.Context, g *granted) {
 	}
 	close(g.lost)
 	s := g.sequence
-	s.warn("grant lost at the lock provider", "provider", m.outside.Name)
+	s.warn("grant lost at the lock provider", "provider", m.elsewhere(s.Record).Name)
 	s.lose(ReasonLost)
 	m.useUp(ctx, s)
-	m.giveBack(g.hold)
+	m.giveBack(m.elsewhere(g.sequence.Record), g.hold)
 }
 
 // lose tells that a grant apart was lost.
@@ -302,16 +314,7 @@ func (m *Manager) useUp(ctx context.Context, s *Sequence) {
 
 // endGrants ends all grants that this manager keeps alive, and uses them up.
 func (m *Manager) endGrants() {
-	if m.outside == nil {
-		return
-	}
-	m.outside.mu.Lock()
-	all := make([]*granted, 0, len(m.outside.grants))
-	for _, g := range m.outside.grants {
-		all = append(all, g)
-	}
-	m.outside.mu.Unlock()
-	for _, g := range all {
+	for _, g := range m.kept() {
 		m.Detach(func(ctx context.Context) {
 			g.sequence.lose(ReasonUnfit)
 			m.useUp(ctx, g.sequence)
@@ -320,13 +323,29 @@ func (m *Manager) endGrants() {
 	}
 }
 
+// kept are the grants that this manager keeps alive.
+func (m *Manager) kept() (all []*granted) {
+	for _, o := range []*outside{m.outside, m.spans.outside} {
+		if o == nil {
+			continue
+		}
+		o.mu.Lock()
+		for _, g := range o.grants {
+			all = append(all, g)
+		}
+		o.mu.Unlock()
+	}
+	return all
+}
+
 func (m *Manager) keptGrant(r *tokenstore.Record, grant uint64) *granted {
-	if m.outside == nil {
+	o := m.elsewhere(r)
+	if o == nil {
 		return nil
 	}
-	m.outside.mu.Lock()
-	defer m.outside.mu.Unlock()
-	return m.outside.grants[grantKey{recordKeyOf(r), grant}]
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.grants[grantKey{recordKeyOf(r), grant}]
 }
 
 // GrantLost returns a channel that is closed when a grant that this manager has acquired at a lock provider elsewhere ends without its
@@ -379,13 +398,18 @@ func (m *Manager) Break(ctx context.Context, r *tokenstore.Record, c *tokenstore
 	if broken {
 		m.tell(ctx, holder)
 	}
+	if home := m.homeOf(r); home != nil && err == nil { // whoever holds it, for keys in whichever slot
+		if other, too, failed := home.Break(ctx, sessionName(r)); !broken {
+			return other, too, failed
+		}
+	}
 	return holder, broken, err
 }
 
 // tell tells the holder's proxy that its hold is over at the store, so that it gives it back to the provider.
 func (m *Manager) tell(ctx context.Context, h tokenstore.Holder) {
 	switch {
-	case m.outside == nil:
+	case m.outside == nil && m.spans.outside == nil:
 	case m.owns(h.Owner):
 		m.told(h.Owner, h.Grant)
 	default:
@@ -403,10 +427,8 @@ func (m *Manager) owns(owner string) bool {
 // told looks after a hold to which something was done at the store.
 func (m *Manager) told(owner string, grant uint64) {
 	if strings.HasPrefix(owner, tokenstore.ApartPrefix) {
-		m.outside.mu.Lock()
-		defer m.outside.mu.Unlock()
-		for key, g := range m.outside.grants {
-			if key.grant == grant && g.sequence.Claim.Owner == owner {
+		for _, g := range m.kept() {
+			if g.sequence.Grant() == grant && g.sequence.Claim.Owner == owner {
 				select {
 				case g.look <- struct{}{}:
 				default:

@@ -43,7 +43,7 @@ func (s *Sequence) keep() time.Duration {
 	if s.lingering && s.Rule.Linger > 0 {
 		return min(s.Rule.Linger, s.Rule.Idle)
 	}
-	if s.vain {
+	if s.vain || s.settled {
 		return 0
 	}
 	if s.patience > 0 {
@@ -142,6 +142,8 @@ func (s *Sequence) idleness() string {
 	switch {
 	case s.lingering && s.Rule.Linger > 0:
 		return event.Lingered
+	case s.settled:
+		return event.Committed
 	case s.vain:
 		return event.Unwritten
 	}
@@ -161,7 +163,7 @@ func (s *Sequence) lapse() {
 // renew extends the lease; failures are tried again while it lasts, and beyond: as long as nobody
 // else has come, the hold is taken up again.
 func (s *Sequence) renew(ctx context.Context, grant uint64) {
-	if s.manager.outside != nil && !s.renewOutside(ctx, grant) {
+	if s.Elsewhere() && !s.renewOutside(ctx, grant) {
 		return
 	}
 	sent := time.Now()

@@ -37,7 +37,8 @@ type Manager struct {
 	sink    event.Sink // nil: nobody listens
 	events  sync.Pool  // of those that it is shown
 	recent  recent
-	outside *outside                   // nil: the store itself grants
+	outside *outside // nil: the store itself grants
+	spans   spans
 	unfit   atomic.Pointer[UnfitError] // why nothing may be acquired
 
 	mu     sync.Mutex

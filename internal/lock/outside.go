@@ -72,14 +72,28 @@ type recordKey struct {
 func recordKeyOf(r *tokenstore.Record) recordKey { return recordKey{r.DB, r.Keys()[0]} }
 
 // Use has a lock provider elsewhere grant, before the manager has any owners. The caller closes it, after the manager.
-func (m *Manager) Use(o Outside) {
-	m.outside = &outside{Outside: o, log: m.log, asking: map[recordKey]int{}, grants: map[grantKey]*granted{}}
-	m.outside.open()
-	m.work.Go(m.watchProvider)
+func (m *Manager) Use(o Outside) { m.outside = m.watched(o) }
+
+// UseForSpans is Use for the sessions whose keys are in several slots; the store itself grants the others.
+func (m *Manager) UseForSpans(o Outside) { m.spans.outside = m.watched(o) }
+
+func (m *Manager) watched(of Outside) *outside {
+	o := &outside{Outside: of, log: m.log, asking: map[recordKey]int{}, grants: map[grantKey]*granted{}}
+	o.open()
+	m.work.Go(func() { m.watchProvider(o) })
+	return o
 }
 
-// Outside reports whether a lock provider elsewhere grants.
-func (m *Manager) Outside() bool { return m.outside != nil }
+// elsewhere returns the lock provider of a record's session if it is not the store itself, else nil.
+func (m *Manager) elsewhere(r *tokenstore.Record) *outside {
+	if m.outside == nil && r.Spans {
+		return m.spans.outside
+	}
+	return m.outside
+}
+
+// Elsewhere reports whether a lock provider elsewhere grants the session.
+func (s *Sequence) Elsewhere() bool { return s.manager.elsewhere(s.Record) != nil }
 
 // Passes reports whether an error says that the provider can't be asked, where commands go through unguarded then.
 func (m *Manager) Passes(err error) bool {
@@ -112,6 +126,7 @@ type Asking struct {
 	// Done is closed when the provider has answered.
 	Done   <-chan struct{}
 	m      *Manager
+	from   *outside
 	end    context.CancelFunc
 	number int
 
@@ -124,7 +139,7 @@ type Asking struct {
 // Ask asks the provider for a session; the caller takes the hold when it is there (Take), or drops it. The error is a
 // *DownError or *UnfitError.
 func (m *Manager) Ask(s *Sequence) (*Asking, error) {
-	o := m.outside
+	o := m.elsewhere(s.Record)
 	if err := m.Fit(); err != nil {
 		return nil, err
 	}
@@ -133,7 +148,7 @@ func (m *Manager) Ask(s *Sequence) (*Asking, error) {
 	}
 	ctx, cancel := context.WithCancel(m.ctx)
 	done := make(chan struct{})
-	a := &Asking{m: m, end: cancel, Done: done}
+	a := &Asking{m: m, from: o, end: cancel, Done: done}
 	key := recordKeyOf(s.Record)
 	a.number = o.asks(key, 1)
 	request := s.request()
@@ -166,9 +181,14 @@ func (s *Sequence) request() provider.Request {
 		lease = min(lease, s.outlasts)
 	}
 	return provider.Request{
-		Session: strconv.Itoa(s.Record.DB) + ":" + s.Record.Rule + ":" + s.Record.Session,
+		Session: sessionName(s.Record),
 		Holder:  oneLine(holder), Lease: lease, Above: s.above,
 	}
+}
+
+// sessionName names a session for a lock provider elsewhere.
+func sessionName(r *tokenstore.Record) string {
+	return strconv.Itoa(r.DB) + ":" + r.Rule + ":" + r.Session
 }
 
 // longestLease bounds how long a hold outlives its proxy at the provider, however long its owner wants to have it.
@@ -186,10 +206,11 @@ func (o *outside) asks(key recordKey, n int) int {
 
 // Asking returns how many of this proxy's clients ask the provider for a session.
 func (m *Manager) Asking(r *tokenstore.Record) int {
-	if m.outside == nil {
+	o := m.elsewhere(r)
+	if o == nil {
 		return 0
 	}
-	return m.outside.asks(recordKeyOf(r), 0)
+	return o.asks(recordKeyOf(r), 0)
 }
 
 func (a *Asking) answer(h provider.Hold, err error) {
@@ -197,7 +218,7 @@ func (a *Asking) answer(h provider.Hold, err error) {
 	defer a.mu.Unlock()
 	a.hold, a.err = h, err
 	if a.dropped && h != nil {
-		a.m.giveBack(h)
+		a.m.giveBack(a.from, h)
 		a.hold = nil
 	}
 }
@@ -212,12 +233,12 @@ func (a *Asking) Take() (provider.Hold, error) {
 	h, err := a.hold, a.err
 	a.hold = nil
 	if err == nil && h.Grant()-1 >= tokenstore.LargestGrant {
-		a.m.giveBack(h)
+		a.m.giveBack(a.from, h)
 		err = fmt.Errorf("grant %d is out of range", h.Grant())
 	}
 	if err != nil {
-		a.m.outside.suspect()
-		return nil, &DownError{a.m.outside.Name, err}
+		a.from.suspect()
+		return nil, &DownError{a.from.Name, err}
 	}
 	return h, nil
 }
@@ -229,23 +250,23 @@ func (a *Asking) Drop() {
 	defer a.mu.Unlock()
 	a.dropped = true
 	if a.hold != nil {
-		a.m.giveBack(a.hold)
+		a.m.giveBack(a.from, a.hold)
 		a.hold = nil
 	}
 }
 
 // giveBack ends a hold at the provider without the caller waiting for it, and tries that until its lease has ended. Once
 // the manager is closed that is left to the provider's own end.
-func (m *Manager) giveBack(h provider.Hold) {
+func (m *Manager) giveBack(from *outside, h provider.Hold) {
 	m.Detach(func(ctx context.Context) {
 		for {
 			call, cancel := context.WithTimeout(ctx, callTimeout)
-			err := m.outside.call("release", func() error { return h.Release(call) })
+			err := from.call("release", func() error { return h.Release(call) })
 			cancel()
 			if err == nil || !time.Now().Before(h.Until()) {
 				return
 			}
-			m.log.Warn("hold not given back to the lock provider, trying again until its lease ends", "provider", m.outside.Name, "grant", h.Grant(), "error", err)
+			m.log.Warn("hold not given back to the lock provider, trying again until its lease ends", "provider", from.Name, "grant", h.Grant(), "error", err)
 			if !rest(ctx, giveBackEvery) {
 				return
 			}

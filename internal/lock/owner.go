@@ -33,9 +33,10 @@ type Owner struct {
 	identity  tokenstore.Identity
 	claims    map[*rule.Rule]*tokenstore.Claim
 	sequences map[sequenceKey]*Sequence
-	held      atomic.Int64     // sessions
-	client    string           // what is learnt of it is learnt of all owners with this, too
-	kinds     map[ownKey]*kind // guarded by the learner
+	spanning  map[spanKey]map[tokenstore.Area]struct{} // where its sequences are of sessions that span slots
+	held      atomic.Int64                             // sessions
+	client    string                                   // what is learnt of it is learnt of all owners with this, too
+	kinds     map[ownKey]*kind                         // guarded by the learner
 
 	groups map[rule.ClientBy]*Group // that its connection belongs to
 	member any                      // its connection
@@ -81,6 +82,9 @@ func (o *Owner) Sequence(at tokenstore.Area, r *rule.Rule, session []byte) *Sequ
 
 // sequence is Sequence, with mu held.
 func (o *Owner) sequence(key sequenceKey, r *rule.Rule) *Sequence {
+	if key.at.Spans {
+		o.spans(key)
+	}
 	if s := o.sequences[key]; s != nil && s.owner.Load() == o {
 		return s
 	}
@@ -166,6 +170,9 @@ func (o *Owner) sweep(now time.Time) {
 // drop takes a sequence out. Whoever was about to enter it finds that out inside (Dropped).
 func (o *Owner) drop(key sequenceKey, s *Sequence) {
 	delete(o.sequences, key)
+	if key.at.Spans {
+		o.unspans(key)
+	}
 	if g := s.group; g != nil {
 		g.mu.Lock()
 		g.remove(s)

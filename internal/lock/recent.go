@@ -75,7 +75,7 @@ func (m *Manager) Against(r *tokenstore.Record, owner string, grant, newest uint
 		return p
 	}
 	p := event.Party{Grant: newest}
-	if newest > 0 && m.outside == nil {
+	if newest > 0 && m.elsewhere(r) == nil {
 		p.Since = time.UnixMicro(int64(newest))
 	}
 	return p

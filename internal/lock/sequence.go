@@ -60,6 +60,7 @@ type Sequence struct {
 	kind     *kind         // of the read under way
 	trials   []*trial      // the reads that a write may follow
 	patience time.Duration // how long the hold waits for one; 0: idle
+	settled  bool          // a sibling has committed (span.go)
 	vain     bool          // the hold has turned out to be for a read alone
 	must     bool          // the next read takes the session, since a write was refused
 	steps    bool          // the next read does not
@@ -115,6 +116,9 @@ func (s *Sequence) BeforeTake(ctx context.Context, now time.Time) (How, tokensto
 }
 
 func (s *Sequence) before(ctx context.Context, command string, now time.Time, take bool) (How, tokenstore.Basis, error) {
+	if err := s.siblingBroken(); err != nil {
+		return 0, tokenstore.Basis{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.story.asked = now
@@ -128,7 +132,7 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 		return 0, tokenstore.Basis{}, s.report()
 	case Held:
 		s.used = now
-		if now.Before(s.leaseUntil) || s.manager.outside != nil { // whose hold ends by itself, and tells (Lost)
+		if now.Before(s.leaseUntil) || s.Elsewhere() { // whose hold ends by itself, and tells (Lost)
 			return Verify, s.basis(), nil
 		}
 		return Resume, s.basis(), nil
@@ -157,9 +161,12 @@ func (s *Sequence) Granted(b tokenstore.Begin, sent time.Time) {
 	}
 	if !resumed {
 		s.since = sent
-		s.lingering = false
+		s.lingering, s.settled = false, false
 	}
 	s.take()
+	if since := s.spansSince(); !since.IsZero() {
+		s.since = since // the hold is not the sequence's alone
+	}
 	s.grant, s.seq = b.Grant, b.Seq
 	s.must, s.vain = false, false
 	s.used = sent
@@ -274,6 +281,9 @@ type Token struct {
 // BeforeWrite returns the token to present. The error is a *FencedError: the write depends on
 // reads that are stale, and this reports it.
 func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Token, error) {
+	if err := s.siblingBroken(); err != nil {
+		return Token{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.story.asked = now
@@ -336,6 +346,9 @@ func (s *Sequence) Keeps() bool {
 // Committed takes in an applied commit. applied is false when the command itself failed (its own
 // error reply): the value is unchanged, so the reads still stand, though the hold was settled.
 func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied bool, sent time.Time) {
+	if applied && !c.Keep {
+		defer s.settleSpan()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if applied {

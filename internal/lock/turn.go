@@ -56,7 +56,7 @@ func (s *Sequence) Entered() {
 func (s *Sequence) Leave() {
 	s.reading.Store(false)
 	s.served()
-	if s.manager.outside != nil {
+	if s.Elsewhere() {
 		s.Drop()
 	}
 	if s.group != nil {

@@ -215,7 +215,7 @@ func (m *Manager) Woken(waiter string, grant uint64) {
 	switch {
 	case w != nil:
 		w.wake(grant)
-	case m.outside != nil && m.owns(waiter):
+	case (m.outside != nil || m.spans.outside != nil) && m.owns(waiter):
 		m.told(waiter, grant)
 	}
 }

@@ -1,15 +1,19 @@
 package proxy
 
-import "github.com/fence-proxy/fence-proxy/internal/tokenstore"
+import (
+	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+)
 
-// area is where a key of a database lives, and so its session's record.
-func (s *Server) area(db int, key []byte) tokenstore.Area {
-	at := tokenstore.Area{DB: db}
-	if s.clustered {
-		at.Slot = tokenstore.SlotOf(key)
+// area is where a key of a database lives that a rule guards, and so its session's record.
+func (s *Server) area(r *rule.Rule, db int, key []byte) tokenstore.Area {
+	if !s.clustered {
+		return tokenstore.Area{DB: db}
 	}
-	return at
+	return tokenstore.AreaInCluster(key, r.Spans())
 }
 
 // area is where a key of the client's database lives.
-func (c *client) area(key []byte) tokenstore.Area { return c.srv.area(c.state.db, key) }
+func (c *client) area(r *rule.Rule, key []byte) tokenstore.Area {
+	return c.srv.area(r, c.state.db, key)
+}

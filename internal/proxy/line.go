@@ -111,7 +111,7 @@ func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 
 // takePart is take for the i-th session of a plan, whoever grants.
 func (c *client) takePart(p plan, i int, start time.Time) error {
-	if c.srv.locks.Outside() {
+	if p.parts[i].sequence.Elsewhere() {
 		return c.takeElsewhere(p.parts, i, start)
 	}
 	return c.take(p.parts[i].sequence, start)
@@ -168,7 +168,7 @@ func (c *client) unqueue(ctx context.Context, s *lock.Sequence, grant uint64) {
 		c.release(ctx, s, grant)
 		return
 	}
-	if c.srv.locks.Outside() {
+	if s.Elsewhere() {
 		return // the line is elsewhere
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBack)
@@ -189,7 +189,7 @@ func (c *client) release(ctx context.Context, s *lock.Sequence, grant uint64) {
 // locked is the refusal after waiting.
 func (c *client) locked(s *lock.Sequence, h tokenstore.Holder, start time.Time) error {
 	err := &lock.LockedError{Record: s.Record, Holder: h, Word: s.Rule.LockedError}
-	if s.Rule.Wait > 0 || c.srv.locks.Outside() {
+	if s.Rule.Wait > 0 || s.Elsewhere() {
 		err.Waited = time.Since(start)
 	}
 	return err

@@ -21,7 +21,7 @@ var errBehind = errors.New("the grant is not the newest")
 
 // looked takes a look at a record into its sequence.
 func (c *client) looked(frame []byte, s *lock.Sequence, a ask, now time.Time) error {
-	t, err := c.srv.store.ParseLook(frame)
+	t, err := c.srv.store.ParseLook(s.Record, frame)
 	switch {
 	case errors.Is(err, tokenstore.ErrNoScript):
 		return err

@@ -29,7 +29,7 @@ var errAside = errors.New("the read goes on without a hold")
 // *kinError, *lock.LockedError, *downError, or why the client is gone.
 func (c *client) obtain(parts []part, i int, at place, now bool, start time.Time) error {
 	q, s := &parts[i], at.sequence
-	if s.Given() > 0 {
+	if s.Given() > 0 || s.Share() {
 		return nil
 	}
 	if err := q.kinHolds(); err != nil {
@@ -57,6 +57,10 @@ func (c *client) obtain(parts []part, i int, at place, now bool, start time.Time
 			a.Drop()
 			return err
 		}
+		if s.Given() > 0 { // a sibling was granted the session
+			a.Drop()
+			return nil
+		}
 	}
 	h, err := a.Take()
 	if err != nil {
@@ -82,16 +86,22 @@ func (c *client) standInLine(q *part, at place, a *lock.Asking, left time.Durati
 	defer c.timer.Stop()
 	kin := time.NewTicker(kinEvery)
 	defer kin.Stop()
+	sibling := s.Shareable()
 	for {
 		select {
 		case <-a.Done:
 			return nil
+		case <-sibling:
+			if s.Share() {
+				return nil
+			}
+			sibling = nil
 		case <-c.timer.C:
 			return c.waitedInVain(s, now, start)
-		case <-c.srv.locks.ProviderDown():
+		case <-s.ProviderDown():
 			return c.waitedInVain(s, false, start)
 		case <-kin.C:
-			c.srv.locks.Doubt()
+			s.DoubtProvider()
 			if err := q.kinHolds(); err != nil {
 				return err
 			}
@@ -119,7 +129,7 @@ func (c *client) waitedInVain(s *lock.Sequence, now bool, start time.Time) error
 	if now {
 		return errNotNow
 	}
-	if err := c.srv.locks.Waited(start); err != nil {
+	if err := s.Waited(start); err != nil {
 		return &downError{s.Record.String(), err}
 	}
 	return c.locked(s, c.srv.locks.HolderOf(s.Record), start)
@@ -145,7 +155,7 @@ func (q *part) kinHolds() error {
 // without (lock.Look).
 func (c *client) grasp(p plan, i int, b body, start time.Time) (lock.How, error) {
 	s := p.parts[i].sequence
-	if err := c.fit(&p); err != nil || !c.srv.locks.Outside() {
+	if err := c.fit(&p); err != nil || !s.Elsewhere() {
 		return lock.Acquire, err
 	}
 	if s.Given() == 0 && c.stepsAside(s) && s.StepAside() {

@@ -89,9 +89,9 @@ func (c *client) commits(args [][]byte) bool {
 			continue
 		}
 		session := r.AppendSession(nil, args[key.Index])
-		s := c.underGrant(r, c.area(args[key.Index]), session)
+		s := c.underGrant(r, c.area(r, args[key.Index]), session)
 		if s == nil {
-			s = c.ownerOf(r).Find(c.area(args[key.Index]), r, session)
+			s = c.ownerOf(r).Find(c.area(r, args[key.Index]), r, session)
 		}
 		if s != nil && s.State() == lock.Held {
 			return true

@@ -110,7 +110,7 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 		guarded = keys[first].Access == command.Write && !look
 		key := args[keys[first].Index]
 		c.session = c.srv.bare.AppendSession(c.session[:0], key)
-		p.add(c.underGrant(c.srv.bare, c.area(key), c.session), key, 0)
+		p.add(c.underGrant(c.srv.bare, c.area(c.srv.bare, key), c.session), key, 0)
 	}
 	c.parts = p.parts
 	if len(p.parts) == 0 {
@@ -193,7 +193,7 @@ func (c *client) guardedBy(key []byte) *rule.Rule {
 	if r := c.srv.rules.Match(key); r.Guards() {
 		return r
 	}
-	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, c.area(key), key) != nil {
+	if c.doing == 0 && len(c.grants) > 0 && c.underGrant(c.srv.bare, c.area(c.srv.bare, key), key) != nil {
 		return c.srv.bare
 	}
 	return nil
@@ -209,7 +209,7 @@ func (c *client) granted(key []byte) *lock.Sequence {
 		return nil
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	return c.underGrant(r, c.area(key), c.session)
+	return c.underGrant(r, c.area(r, key), c.session)
 }
 
 // guardable refuses what can't be run under a fence.

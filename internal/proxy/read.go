@@ -18,7 +18,8 @@ type ask struct {
 	aside    bool             // in mode auto: if somebody holds the session, it goes on without a hold
 	making   bool             // of a look: it makes the record if it has to
 	expected tokenstore.Basis // what the reads so far stand on
-	frame    int              // index of the answer
+	record   *tokenstore.Record
+	frame    int // index of the answer
 	begin    tokenstore.Begin
 }
 
@@ -138,7 +139,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 		if wait.left > 0 {
 			frames++
 		}
-		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), aside: how == lock.Acquire && c.stepsAside(q.sequence), expected: expected, frame: frames}
+		a := ask{how: how, parked: wait.left > 0, making: how == lock.Look && !q.sequence.Made(sent), aside: how == lock.Acquire && c.stepsAside(q.sequence), expected: expected, record: q.sequence.Record, frame: frames}
 		a.yields = b.tx == nil && !b.now && time.Since(start) < q.sequence.Rule.Wait && q.sequence.Straggles(q.keys)
 		c.asks = append(c.asks, a)
 		c.send = c.appendAsk(c.send, q.sequence, &a, wait, b.now)
@@ -229,7 +230,7 @@ func (c *client) appendAsk(dst []byte, s *lock.Sequence, a *ask, wait park, now 
 		return c.srv.store.AppendLook(dst, s.Record, s.Claim)
 	case a.how == lock.Verify || a.how == lock.Look:
 		return c.srv.store.AppendVerify(dst, s.Record)
-	case c.srv.locks.Outside():
+	case s.Elsewhere():
 		return c.srv.store.AppendRegister(dst, s.Record, s.Claim, s.Given(), a.expected)
 	case a.how == lock.Resume || s.Rule.Wait == 0 || now || a.aside:
 		return c.srv.store.AppendBegin(dst, s.Record, s.Claim, "", a.expected)
@@ -254,7 +255,7 @@ func (c *client) decideRead(typ byte) bool {
 			}
 			continue
 		case lock.Look:
-			if t, err := c.srv.store.ParseLook(x.Frame(a.frame)); err != nil || t.Stamp() == (tokenstore.Stamp{}) {
+			if t, err := c.srv.store.ParseLook(a.record, x.Frame(a.frame)); err != nil || t.Stamp() == (tokenstore.Stamp{}) {
 				return false
 			} else if a.yields && !a.expected.Current(t) {
 				c.behindIt = true

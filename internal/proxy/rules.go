@@ -184,7 +184,7 @@ func (c *client) place(p *plan, db int, key []byte, writes bool) (guarded bool) 
 		}
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	s := c.ownerOf(r).Sequence(c.srv.area(db, key), r, c.session).Under(r, writes)
+	s := c.ownerOf(r).Sequence(c.srv.area(r, db, key), r, c.session).Under(r, writes)
 	q := p.add(s, key, p.rules.births[r])
 	if writes {
 		c.unnamed(q, key)
@@ -203,7 +203,7 @@ func (c *client) placeBefore(p *plan, db int, r *rule.Rule, key []byte, writes b
 		}
 		owner := c.ownerOf(old)
 		c.session = old.AppendSession(c.session[:0], key)
-		s, state := owner.Open(c.srv.area(db, key), old, c.session)
+		s, state := owner.Open(c.srv.area(old, db, key), old, c.session)
 		ended := state != lock.Held && state != lock.Broken
 		switch {
 		case r.Guards() && old.Name == r.Name && bytes.Equal(c.session, r.AppendSession(nil, key)):
@@ -211,7 +211,7 @@ func (c *client) placeBefore(p *plan, db int, r *rule.Rule, key []byte, writes b
 				continue // it is all one
 			}
 		case r.Guards() && !f.over(now):
-			s = owner.Sequence(c.srv.area(db, key), old, c.session)
+			s = owner.Sequence(c.srv.area(old, db, key), old, c.session)
 		case s == nil:
 			continue
 		case ended && !writes:

@@ -211,7 +211,7 @@ func (c *client) subjectOf(key []byte) (subject, error) {
 		r = c.srv.bare
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	return subject{key, r, tokenstore.NewRecord(c.area(key), r.Name, string(c.session))}, nil
+	return subject{key, r, tokenstore.NewRecord(c.area(r, key), r.Name, string(c.session))}, nil
 }
 
 // claim is what the client brings to a session when it acts on it from outside, as on a grant.

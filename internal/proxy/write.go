@@ -96,7 +96,7 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 		q := &p.parts[i]
 		write := lock.Write{Keys: q.keys, Unnamed: q.unnamed, Atomic: p.atomic || q.atomic, Came: b.came}
 		ask := c.presentOwn
-		if c.srv.locks.Outside() {
+		if q.sequence.Elsewhere() {
 			ask = c.presentGiven
 		}
 		token, passed, err := ask(p, i, b, write, sent, start)

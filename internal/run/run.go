@@ -40,7 +40,7 @@ var ErrLost = errors.New("the hold was lost")
 type Options struct {
 	Store    *tokenstore.Store
 	Area     tokenstore.Area // where the key lives that names the session
-	Terms    *rule.Rule // the session's rule, with how long to wait, and the lease
+	Terms    *rule.Rule      // the session's rule, with how long to wait, and the lease
 	Session  string
 	Identity tokenstore.Identity
 	Command  []string

@@ -59,15 +59,16 @@ func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expec
 }
 
 func (s *Store) appendBegin(dst []byte, r *Record, c *Claim, waiter string, expected Basis, where string) []byte {
+	d := s.of(r)
 	dst = redcon.AppendArray(dst, 3+3+11)
-	dst = append(dst, s.scripts.begin.evalsha...)
+	dst = append(dst, d.begin.evalsha...)
 	dst = append(dst, r.keys...)
 	dst = redcon.AppendBulkString(dst, c.Owner)
 	dst = redcon.AppendBulkString(dst, c.info)
 	dst = redcon.AppendBulkString(dst, c.lease)
 	dst = redcon.AppendBulkString(dst, c.ttl)
 	dst = appendUint(dst, s.floor.Load())
-	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, d.provider)
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = redcon.AppendBulkString(dst, waiter)
 	dst = redcon.AppendBulkString(dst, expected.encode())
@@ -114,7 +115,7 @@ func parseGranted(frame []byte) (b Begin, ok bool) {
 func (s *Store) parseBegin(part []string) (Begin, error) {
 	switch {
 	case len(part) == 2 && part[0] == "provider":
-		return Begin{}, &ProviderError{Record: part[1], Configured: s.provider}
+		return Begin{}, s.foreign(part[1])
 	case len(part) == 4 && part[0] == "granted":
 		b := Begin{Granted: true, Continuous: part[3] == "1", RecordLost: part[3] == "lost"}
 		b.Missing = b.RecordLost || part[3] == "missing"

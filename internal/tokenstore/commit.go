@@ -110,7 +110,7 @@ func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, command
 		for i := range parts {
 			dst = appendSelect(dst, parts[i].Record.DB)
 			if parts[i].Passed {
-				dst = append(dst, s.scripts.unchecked...) // in the place of a WATCH
+				dst = append(dst, unchecked...) // in the place of a WATCH
 			} else {
 				dst = appendWatch(dst, parts[i:i+1])
 			}
@@ -188,15 +188,16 @@ func appendWatch(dst []byte, parts []Commit) []byte {
 // appendCheck sends the check's text, never its digest: see check.lua.
 func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
 	if c.Passed {
-		return append(dst, s.scripts.unchecked...)
+		return append(dst, unchecked...)
 	}
+	d := s.of(c.Record)
 	dst = redcon.AppendArray(dst, 3+3+6)
-	dst = append(dst, s.scripts.check.eval...)
+	dst = append(dst, d.check.eval...)
 	dst = append(dst, c.Record.keys...)
 	dst = appendUint(dst, c.Grant)
 	dst = appendUint(dst, c.Seq)
 	dst = redcon.AppendBulkString(dst, c.Claim.Owner)
-	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, d.provider)
 	dst = redcon.AppendBulkString(dst, c.Claim.ttl)
 	if c.Read == (Stamp{}) {
 		return redcon.AppendBulkString(dst, "")
@@ -207,17 +208,18 @@ func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
 // appendSettle sends a blind write's settlement as text too: without it the write would have no
 // grant, and one under a grant that was acquired by itself, whose hold may be over, no token. A holder's may go by digest, since its hold stands until it is settled again.
 func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
+	d := s.of(c.Record)
 	if c.Passed {
 		dst = redcon.AppendArray(dst, 3+3+1)
-		dst = append(dst, s.scripts.passed.eval...)
+		dst = append(dst, d.passed.eval...)
 		dst = append(dst, c.Record.keys...)
 		return redcon.AppendBulkString(dst, c.Claim.ttl)
 	}
 	dst = redcon.AppendArray(dst, 3+3+10)
 	if c.Grant == 0 || c.Apart {
-		dst = append(dst, s.scripts.settle.eval...)
+		dst = append(dst, d.settle.eval...)
 	} else {
-		dst = append(dst, s.scripts.settle.evalsha...)
+		dst = append(dst, d.settle.evalsha...)
 	}
 	dst = append(dst, c.Record.keys...)
 	dst = redcon.AppendBulkString(dst, c.Claim.Owner)
@@ -225,7 +227,7 @@ func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
 	dst = redcon.AppendBulkString(dst, c.Claim.lease)
 	dst = redcon.AppendBulkString(dst, c.Claim.ttl)
 	dst = appendUint(dst, s.floor.Load())
-	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, d.provider)
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = appendUint(dst, c.Grant)
 	dst = appendUint(dst, c.Seq)
@@ -259,7 +261,7 @@ func (s *Store) ParseCheck(frame []byte) (Check, error) {
 	c := Check{Verdict: Verdict(part[0]), Token: parseToken(part[1]), Holder: parseHolder(part[2])}
 	s.saw(c.Token.Grant)
 	if c.Verdict == Foreign {
-		return c, &ProviderError{Record: c.Token.Provider, Configured: s.provider}
+		return c, s.foreign(c.Token.Provider)
 	}
 	if c.Holder.Grant != c.Token.Grant {
 		c.Holder = Holder{}

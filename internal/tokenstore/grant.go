@@ -21,7 +21,7 @@ const ApartPrefix = "grant:"
 // RenewGrant extends the hold of a grant by the claim's lease from now, and takes it up again if its lease has
 // ended and nobody came. ErrLost: the grant is not the newest any more, or an owner's; holder is then as in Renew.
 func (s *Store) RenewGrant(ctx context.Context, r *Record, c *Claim, grant uint64) (holder Holder, err error) {
-	part, err := s.run(ctx, &s.scripts.renewGrant, r, c.Owner, c.info, c.lease, c.ttl, grant, s.provider)
+	part, err := s.run(ctx, &s.of(r).renewGrant, r, c.Owner, c.info, c.lease, c.ttl, grant, s.of(r).provider)
 	switch {
 	case err != nil:
 		return Holder{}, err
@@ -44,7 +44,7 @@ func (s *Store) Break(ctx context.Context, r *Record, c *Claim) (Holder, bool, e
 }
 
 func (s *Store) endHold(ctx context.Context, r *Record, c *Claim, grant string) (Holder, bool, error) {
-	part, err := s.run(ctx, &s.scripts.endHold, r, c.ttl, s.floor.Load(), s.provider, reserve, grant)
+	part, err := s.run(ctx, &s.of(r).endHold, r, c.ttl, s.floor.Load(), s.of(r).provider, reserve, grant)
 	if err != nil {
 		return Holder{}, false, err
 	}

@@ -11,7 +11,7 @@ import (
 // sees is a look, on the wire and over the proxy's own connection: both say the same.
 func (w *wire) sees() tokenstore.Token {
 	w.Helper()
-	token, err := w.store.ParseLook(w.replies(w.store.AppendLook(nil, record(), claim("a")), 1)[0])
+	token, err := w.store.ParseLook(record(), w.replies(w.store.AppendLook(nil, record(), claim("a")), 1)[0])
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func (s *Store) Migrate(ctx context.Context, db int, m Migration, report func(Mo
 }
 
 func (s *Store) migrate(ctx context.Context, r *Record, m Migration, report func(Moved)) error {
-	part, err := s.run(ctx, &s.scripts.migrate, r, s.provider, millis(m.TTL(r.Rule)), flag(m.Force), flag(m.Again), flag(m.Dry))
+	part, err := s.run(ctx, &s.of(r).migrate, r, s.of(r).provider, millis(m.TTL(r.Rule)), flag(m.Force), flag(m.Again), flag(m.Dry))
 	if err != nil {
 		return fmt.Errorf("%v: %w", r, err)
 	}

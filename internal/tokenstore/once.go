@@ -68,7 +68,7 @@ func (o *Once) ParseLook(frame []byte) ([]byte, error) {
 // is sent as text.
 func (s *Store) AppendOnce(dst []byte, o *Once) []byte {
 	dst = redcon.AppendArray(dst, 6+1+len(o.args))
-	dst = append(dst, s.scripts.once.eval...)
+	dst = append(dst, s.own.once.eval...)
 	dst = redcon.AppendBulkString(dst, "1")
 	dst = redcon.AppendBulkString(dst, o.key)
 	dst = redcon.AppendBulkString(dst, o.print)

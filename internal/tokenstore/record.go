@@ -19,7 +19,12 @@ func WakeChannel(proxyID string) string { return Prefix + "wake:" + proxyID }
 type Area struct {
 	DB   int
 	Slot Slot
+	// Spans: the session's keys are, or may be, in several slots of a cluster.
+	Spans bool
 }
+
+// AreaInCluster is where a key lives in a cluster.
+func AreaInCluster(key []byte, spans bool) Area { return Area{Slot: SlotOf(key), Spans: spans} }
 
 // Record names one session's fence record in one area. It is immutable.
 type Record struct {

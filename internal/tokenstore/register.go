@@ -16,30 +16,24 @@ const Own = "redis"
 // the clock in microseconds, may come on top.
 const LargestGrant = 1<<53 - 1<<51
 
-// Outside reports whether a lock provider elsewhere grants.
-func (s *Store) Outside() bool { return s.provider != Own }
-
-// Provider is the lock provider's name.
-func (s *Store) Provider() string { return s.provider }
-
 // AppendRegister appends the registration of a grant that was given elsewhere, in AppendBegin's place: it answers with one
 // reply, for ParseBegin.
 func (s *Store) AppendRegister(dst []byte, r *Record, c *Claim, grant uint64, expected Basis) []byte {
 	dst = redcon.AppendArray(dst, 3+3+7)
-	dst = append(dst, s.scripts.register.evalsha...)
+	dst = append(dst, s.of(r).register.evalsha...)
 	dst = append(dst, r.keys...)
 	dst = redcon.AppendBulkString(dst, c.Owner)
 	dst = redcon.AppendBulkString(dst, c.info)
 	dst = redcon.AppendBulkString(dst, c.lease)
 	dst = redcon.AppendBulkString(dst, c.ttl)
-	dst = redcon.AppendBulkString(dst, s.provider)
+	dst = redcon.AppendBulkString(dst, s.of(r).provider)
 	dst = appendUint(dst, grant)
 	return redcon.AppendBulkString(dst, expected.encode())
 }
 
 // Register is AppendRegister over the proxy's own connection.
 func (s *Store) Register(ctx context.Context, r *Record, c *Claim, grant uint64, expected Basis) (Begin, error) {
-	part, err := s.run(ctx, &s.scripts.register, r, c.Owner, c.info, c.lease, c.ttl, s.provider, grant, expected.encode())
+	part, err := s.run(ctx, &s.of(r).register, r, c.Owner, c.info, c.lease, c.ttl, s.of(r).provider, grant, expected.encode())
 	if err != nil {
 		return Begin{}, err
 	}

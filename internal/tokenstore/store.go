@@ -16,8 +16,9 @@ import (
 // bytes that travel on a client's own upstream connection; its other methods use connections of
 // the proxy's own. It is safe for concurrent use.
 type Store struct {
-	provider string
-	scripts  *scripts
+	own      dialect
+	spanning *dialect      // of records that span; nil: there are none
+	header   string        // of each script
 	floor    atomic.Uint64 // the largest grant seen: the next one is above it; outside, the largest token that a look has made
 	waiters  atomic.Uint64 // how many may wait for one session
 	loads    atomic.Int64  // of the scripts
@@ -31,17 +32,17 @@ type Store struct {
 // Open connects to the store, learns its dialect and loads the scripts. provider is the name of
 // the lock provider whose grants the records carry. The caller closes the Store.
 func Open(ctx context.Context, options *redis.Options, provider string) (*Store, error) {
-	s := &Store{provider: provider, options: options, clients: map[int]*redis.Client{}}
+	s := &Store{options: options, clients: map[int]*redis.Client{}}
 	s.waiters.Store(anyWaiters)
-	header := allowOOM
+	s.header = allowOOM
 	if err := s.Client(0).Eval(ctx, allowOOM+"return 1", nil).Err(); err != nil {
 		if !strings.Contains(err.Error(), "script") && !strings.Contains(err.Error(), "ERR") {
 			s.Close()
 			return nil, fmt.Errorf("ask the store for its script dialect: %w", err)
 		}
-		header = dirtied
+		s.header = dirtied
 	}
-	s.scripts = newScripts(header, s.Outside())
+	s.own = dialect{provider, newScripts(s.header, provider != Own)}
 	if err := s.Load(ctx); err != nil {
 		s.Close()
 		return nil, err
@@ -106,12 +107,21 @@ func (s *Store) Close() {
 
 // Load loads the scripts: at start, and again when the store has forgotten them.
 func (s *Store) Load(ctx context.Context) error {
-	for _, script := range s.scripts.loaded() {
+	if s.spanning != nil {
+		if err := s.load(ctx, s.spanning.scripts); err != nil {
+			return err
+		}
+	}
+	s.loads.Add(1)
+	return s.load(ctx, s.own.scripts)
+}
+
+func (s *Store) load(ctx context.Context, all *scripts) error {
+	for _, script := range all.loaded() {
 		if err := s.Client(0).ScriptLoad(ctx, script.source).Err(); err != nil {
 			return fmt.Errorf("load the fence scripts: %w", err)
 		}
 	}
-	s.loads.Add(1)
 	return nil
 }
 
@@ -133,10 +143,16 @@ func (s *Store) Allowed(ctx context.Context) error {
 
 // saw raises the floor below which the store issues no grant.
 func (s *Store) saw(grant uint64) {
-	if !s.Outside() {
+	if s.own.provider == Own {
 		s.raise(grant)
 	}
 }
+
+// Raise has all grants that the store issues from now on be above this one.
+func (s *Store) Raise(grant uint64) { s.raise(grant) }
+
+// Ping asks the store for a sign of life.
+func (s *Store) Ping(ctx context.Context) error { return s.Client(0).Ping(ctx).Err() }
 
 func (s *Store) raise(grant uint64) {
 	for {
@@ -152,10 +168,11 @@ var errElsewhere = errors.New("a lock provider elsewhere grants, and not the sto
 
 // Begin is AppendBegin over the proxy's own connection.
 func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, expected Basis) (Begin, error) {
-	if s.Outside() {
+	d := s.of(r)
+	if d.outside {
 		return Begin{}, errElsewhere
 	}
-	part, err := s.run(ctx, &s.scripts.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), s.provider, reserve, waiter, expected.encode(), "beside", s.waiters.Load())
+	part, err := s.run(ctx, &d.begin, r, c.Owner, c.info, c.lease, c.ttl, s.floor.Load(), d.provider, reserve, waiter, expected.encode(), "beside", s.waiters.Load())
 	if err != nil {
 		return Begin{}, err
 	}
@@ -167,7 +184,7 @@ func (s *Store) Begin(ctx context.Context, r *Record, c *Claim, waiter string, e
 // 0 when the record is gone. ErrLapsed says that the
 // lease has ended but nobody has come since; with resume the hold is then taken up again.
 func (s *Store) Renew(ctx context.Context, r *Record, c *Claim, grant uint64, resume bool) (holder Holder, err error) {
-	part, err := s.run(ctx, &s.scripts.renew, r, c.Owner, c.info, c.lease, c.ttl, grant, flag(resume))
+	part, err := s.run(ctx, &s.of(r).renew, r, c.Owner, c.info, c.lease, c.ttl, grant, flag(resume))
 	switch {
 	case err != nil:
 		return Holder{}, err
@@ -191,21 +208,21 @@ func lostTo(part []string) Holder {
 // Release ends a hold, or with grant 0 whatever the owner holds, and hands the session on; a hold that is no longer the newest is left
 // alone. With revoke the grant is used up as well: no write under it is accepted any more.
 func (s *Store) Release(ctx context.Context, r *Record, c *Claim, grant uint64, revoke bool) error {
-	_, err := s.run(ctx, &s.scripts.release, r, c.Owner, c.ttl, s.floor.Load(), s.provider, reserve, grant, flag(revoke))
+	_, err := s.run(ctx, &s.of(r).release, r, c.Owner, c.ttl, s.floor.Load(), s.of(r).provider, reserve, grant, flag(revoke))
 	return err
 }
 
 // Leave takes a waiter out of the queue, and hands on what was reserved for it meanwhile.
 func (s *Store) Leave(ctx context.Context, r *Record, c *Claim, waiter string) error {
-	_, err := s.run(ctx, &s.scripts.leave, r, waiter, c.Owner, c.info, c.ttl, s.floor.Load(), s.provider, reserve)
+	_, err := s.run(ctx, &s.of(r).leave, r, waiter, c.Owner, c.info, c.ttl, s.floor.Load(), s.of(r).provider, reserve)
 	return err
 }
 
 // Settle repeats a holder's settlement outside its commit, for when the store had forgotten the
 // script in the middle of one.
 func (s *Store) Settle(ctx context.Context, c *Commit) error {
-	_, err := s.run(ctx, &s.scripts.settle, c.Record, c.Claim.Owner, c.Claim.info, c.Claim.lease, c.Claim.ttl,
-		s.floor.Load(), s.provider, reserve, c.Grant, c.Seq, c.keep())
+	_, err := s.run(ctx, &s.of(c.Record).settle, c.Record, c.Claim.Owner, c.Claim.info, c.Claim.lease, c.Claim.ttl,
+		s.floor.Load(), s.of(c.Record).provider, reserve, c.Grant, c.Seq, c.keep())
 	return err
 }
 

@@ -10,7 +10,7 @@ import (
 // Harness is a provider with its servers, as the suite uses it.
 type Harness struct {
 	// Open opens a Locker for a new proxy, over a network of its own that ends with tb. The suite closes the Locker. It
-	// is called while the servers are down, too.
+	// is called while the servers are down, too, unless NotLater.
 	Open func(tb testing.TB) Proxy
 	// Servers are the provider's servers, all of them.
 	Servers Servers
@@ -31,6 +31,8 @@ type Harness struct {
 	Gone time.Duration
 	// OwnLeases says that each hold has a lease of its own: one that nobody renews ends though its proxy is well.
 	OwnLeases bool
+	// NotLater says that Open needs the servers.
+	NotLater bool
 	// GoesAbove says that grants go above Request.Above.
 	GoesAbove bool
 }
