@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,8 +76,10 @@ func (c *client) sharing() *client {
 	return d
 }
 
+// sequence is the client's on a session; "s@1" is what it has in slot 1 of one that spans slots.
 func (c *client) sequence(session string) *Sequence {
-	return c.owner.Sequence(tokenstore.Area{}, c.rule, []byte(session))
+	name, slot, spans := strings.Cut(session, "@")
+	return c.owner.Sequence(tokenstore.Area{Slot: tokenstore.Slot(slot), Spans: spans}, c.rule, []byte(name))
 }
 
 // errHeld refuses a command that would have to wait; it has taken its place in the queue.

@@ -23,12 +23,15 @@ func (f *fake) register(r *tokenstore.Record, c *tokenstore.Claim, grant uint64,
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)
-	if grant += f.base; grant < s.grant || grant == s.grant && !s.unused {
+	if grant += f.base; grant < s.grant || grant == s.grant && !s.unused && expected.Grant != grant {
 		return tokenstore.Begin{Behind: true, Newest: s.grant, Above: s.grant}
 	}
 	b := tokenstore.Begin{
 		Granted: true, Grant: grant, Missing: !s.there(),
 		Continuous: s.there() && expected != (tokenstore.Basis{}) && s.current(expected),
+	}
+	if s.storedFor == grant {
+		b.Seq = s.storedSeq
 	}
 	s.grant, s.unused = grant, false
 	s.occupy(c, "", c.Lease)

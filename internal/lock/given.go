@@ -53,6 +53,9 @@ func (s *Sequence) Behind(b tokenstore.Begin) error {
 	if s.given != nil {
 		err.Grant = s.given.Grant()
 	}
+	if s.manager.spans.dissolve(s.given) { // who shares it would not let another be granted
+		s.manager.Detach(func(context.Context) { s.settleSpan() })
+	}
 	s.drop()
 	s.above = b.Above
 	if s.tries++; s.tries >= behindMost {

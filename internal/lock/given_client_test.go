@@ -37,7 +37,7 @@ func given(session string) string { return "0:chat:" + session }
 
 // ask has the provider grant a session to the sequence, if it is free.
 func (c *client) ask(s *Sequence) error {
-	if s.Given() > 0 {
+	if s.Given() > 0 || s.Share() {
 		return nil
 	}
 	a, err := c.m.Ask(s)

@@ -78,6 +78,17 @@ func (p *spans) join(key spanKey) provider.Hold {
 	return &share{span: sp, spans: p}
 }
 
+// dissolve has the span of a hold take nobody in any more, so that another is asked for. It reports whether there is one.
+func (p *spans) dissolve(h provider.Hold) bool {
+	of, is := h.(*share)
+	if is {
+		p.mu.Lock()
+		of.ending = true
+		p.mu.Unlock()
+	}
+	return is
+}
+
 // Release implements provider.Hold: the last one to leave gives the hold back.
 func (h *share) Release(ctx context.Context) error {
 	h.spans.mu.Lock()

@@ -71,6 +71,27 @@ func TestAGrantFromElsewhereThatIsNotNewerIsBehind(t *testing.T) {
 	})
 }
 
+func TestWhoHasReadUnderAGrantFromElsewhereTakesItUpAgain(t *testing.T) {
+	elsewhere(t, func(s *server) {
+		s.register("a", 7, tokenstore.Basis{})
+		s.wire().commit(holding("a", 7, 1), "SET", "k", "v").applied()
+		s.heldBy("")
+		if b := s.register("b", 7, tokenstore.Basis{}); b.Granted || !b.Behind {
+			s.Errorf("who has not: %+v", b)
+		}
+		if b := s.register("a", 7, tokenstore.Basis{Grant: 7}); !b.Granted || b.Grant != 7 || b.Seq != 1 || !b.Continuous {
+			s.Errorf("%+v", b)
+		}
+		s.heldBy("a")
+		s.wire().commit(holding("a", 7, 1), "SET", "k", "twice").refused(tokenstore.Stored)
+		s.wire().commit(holding("a", 7, 2), "SET", "k", "w").applied()
+		s.register("b", 8, tokenstore.Basis{})
+		if b := s.register("a", 7, tokenstore.Basis{Grant: 7}); b.Granted || !b.Behind {
+			s.Errorf("after another: %+v", b)
+		}
+	})
+}
+
 func TestATokenUnderAGrantFromElsewhereIsStoredOnce(t *testing.T) {
 	elsewhere(t, func(s *server) {
 		s.register("a", 7, tokenstore.Basis{})

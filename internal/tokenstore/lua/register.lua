@@ -16,7 +16,8 @@ local current = p and expected ~= '0' and
   (g == expected or string.sub(expected, 1, 1) == 's' and 's' .. sg .. ' ' .. ss == expected)
 local continuous = current and '1' or p and '0' or redis.call('exists', H) == 1 and 'lost' or 'missing'
 
-if tonumber(n) <= tonumber(g) and not (n == g and isUnused(g)) then
+-- Who has read under that very grant takes it up again: its hold here was over, and that at the provider is not.
+if tonumber(n) <= tonumber(g) and not (n == g and (isUnused(g) or expected == g and not hold(g))) then
   local h = hold(g)
   if n ~= g or not h or h.owner ~= owner then return { 'behind', g, base or '0' } end
   redis.call('pexpire', H, lease) -- said twice
@@ -25,4 +26,4 @@ end
 put(n, sg, ss, provider, ttl)
 if base then redis.call('pexpire', B, ttl) end
 occupy(owner, n, nil, '', info, lease)
-return { 'granted', n, '0', continuous }
+return { 'granted', n, sg == n and ss or '0', continuous }
