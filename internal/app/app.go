@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fence-proxy/fence-proxy/internal/admin"
+	"github.com/fence-proxy/fence-proxy/internal/cluster"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/event"
@@ -44,6 +45,7 @@ type Proxy struct {
 	cfg      *config.Config // follow's, while it runs
 	log      *slog.Logger
 	embedded *embedded.Store
+	cluster  *cluster.Cluster // nil unless the upstream is one
 	store    *tokenstore.Store
 	locks    *lock.Manager
 	locker   provider.Locker // nil: the store itself grants
@@ -103,13 +105,13 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.countRules()
 	p.warnOfFiles()
-	own, err := p.options()
+	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
+	defer cancel()
+	own, err := p.options(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
-	defer cancel()
 	if p.observer != nil {
 		p.store = tokenstore.Unused(own)
 	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
@@ -196,7 +198,7 @@ func (p *Proxy) hear(ctx context.Context) error {
 }
 
 // options are how the proxy's own connections reach the upstream.
-func (p *Proxy) options() (*redis.Options, error) {
+func (p *Proxy) options(ctx context.Context) (*redis.Options, error) {
 	target, err := p.cfg.Upstream.Target()
 	if err != nil {
 		return nil, err
@@ -209,7 +211,11 @@ func (p *Proxy) options() (*redis.Options, error) {
 			"set upstream.url to a real Redis for anything but trying out")
 		target.Network, target.Address = "tcp", p.embedded.Addr()
 	}
-	return ownOptions(p.cfg, target), nil
+	own := ownOptions(p.cfg, target)
+	if p.cluster, err = OpenCluster(ctx, p.cfg.Upstream, target, p.log); p.cluster != nil {
+		own.Dialer = p.cluster.Dial
+	}
+	return own, err
 }
 
 // ownOptions are how the proxy's own connections reach a target.
@@ -288,6 +294,9 @@ func (p *Proxy) close(ctx context.Context) {
 	}
 	if p.store != nil {
 		p.store.Close()
+	}
+	if p.cluster != nil {
+		p.cluster.Close()
 	}
 	if p.embedded != nil {
 		p.embedded.Close()

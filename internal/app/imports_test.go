@@ -39,6 +39,7 @@ func TestImportsPointOneWay(t *testing.T) {
 		"internal/lock":          {"internal/proxy", "internal/upstream", "internal/config"},
 		"internal/proxy":         {"internal/config", "internal/embedded"},
 		"internal/upstream":      {"internal/tokenstore", "internal/lock", "internal/proxy", "internal/rule", "internal/command"},
+		"internal/cluster":       {"internal/tokenstore", "internal/lock", "internal/proxy", "internal/upstream", "internal/config", "internal/rule"},
 		"internal/config":        {"internal/tokenstore", "internal/lock", "internal/proxy"},
 		"internal/embedded":      {"internal/tokenstore", "internal/lock", "internal/proxy"},
 		"internal/rule":          {"internal"}, // nothing of ours

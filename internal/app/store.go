@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
@@ -41,7 +42,20 @@ func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
-	store, err = tokenstore.Open(ctx, ownOptions(cfg, target), cfg.Lock.Provider)
+	own := ownOptions(cfg, target)
+	nodes, err := OpenCluster(ctx, cfg.Upstream, target, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, 0, err
+	}
+	if nodes != nil {
+		own.Dialer = nodes.Dial
+	}
+	store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider)
+	if nodes != nil && err == nil {
+		store.OnClose(nodes.Close)
+	} else if nodes != nil {
+		nodes.Close()
+	}
 	if err == nil {
 		err = span(ctx, cfg, store)
 	}

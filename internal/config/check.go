@@ -66,6 +66,7 @@ func (c *Config) check() []finding {
 			refuse(key, "write "+choice(words), "%q is not known", value)
 		}
 	}
+	word("upstream.cluster", c.Upstream.Cluster, ClusterHidden, ClusterPassthrough)
 	word("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	word("log.format", c.Log.Format, "text", "json")
 	found = append(found, c.Telemetry.check()...)

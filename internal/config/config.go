@@ -57,12 +57,16 @@ type Config struct {
 // Upstream says how to reach the Redis that holds the data.
 type Upstream struct {
 	// URL is "embedded:" (a store in this process's memory, the default),
-	// redis://[[user]:password@]host[:port][/db] or
+	// redis://[[user]:password@]host[:port][/db],
+	// redis+cluster://[[user]:password@]host[:port],host[:port] or
 	// unix://[[user]:password@]/path[?db=N]. It may hold a password;
 	// [Upstream.Target] takes it apart.
 	URL string `yaml:"url"`
 	// DialTimeout is how long connecting may take. Default 5s.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
+	// Cluster says what clients see of Redis Cluster: "hidden" (default), one
+	// Redis; "passthrough", a cluster of one node, which is the proxy.
+	Cluster string `yaml:"cluster"`
 }
 
 // Lock says where locks are.
@@ -149,7 +153,7 @@ func defaults() *Config {
 		Admin:    "127.0.0.1:9380",
 		Name:     hostname(),
 		Drain:    5 * time.Second,
-		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second},
+		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second, Cluster: ClusterHidden},
 		Lock: Lock{
 			Provider: "redis", OnProviderDown: onDownRefuse,
 			AgentHealth: AgentHealth{Interval: 5 * time.Second, Timeout: time.Second, Failures: 3},

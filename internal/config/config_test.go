@@ -124,7 +124,7 @@ rules:
 `)
 	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
 		"name=agents-1 drain=0s "+
-		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms lock.provider=redis "+
+		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
@@ -205,7 +205,7 @@ func TestAnEmptyVariableTurnsAdminOff(t *testing.T) {
 
 func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s",
+		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s", "upstream.cluster": "passthrough",
 		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
 		"admin_token": "0123456789abcdef", "admin_hosts": "a.example", "admin_pprof": "true",
 		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",
@@ -339,19 +339,23 @@ func TestThePasswordIsNeverPrinted(t *testing.T) {
 func TestUpstreamURLsAreTakenApart(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]Target{
-		"embedded:":                     {Embedded: true},
-		"redis://localhost":             {Network: "tcp", Address: "localhost:6379"},
-		"redis://10.0.0.1:7000/":        {Network: "tcp", Address: "10.0.0.1:7000"},
-		"redis://[::1]:7000/15":         {Network: "tcp", Address: "[::1]:7000", DB: 15},
-		"redis://[::1]":                 {Network: "tcp", Address: "[::1]:6379"},
-		"redis://:p%40s%23s@h":          {Network: "tcp", Address: "h:6379", Password: "p@s#s"},
-		"redis://u:p@h":                 {Network: "tcp", Address: "h:6379", Username: "u", Password: "p"},
+		"embedded:":              {Embedded: true},
+		"redis://localhost":      {Network: "tcp", Address: "localhost:6379"},
+		"redis://10.0.0.1:7000/": {Network: "tcp", Address: "10.0.0.1:7000"},
+		"redis://[::1]:7000/15":  {Network: "tcp", Address: "[::1]:7000", DB: 15},
+		"redis://[::1]":          {Network: "tcp", Address: "[::1]:6379"},
+		"redis://:p%40s%23s@h":   {Network: "tcp", Address: "h:6379", Password: "p@s#s"},
+		"redis://u:p@h":          {Network: "tcp", Address: "h:6379", Username: "u", Password: "p"},
+		"redis+cluster://a":      {Network: "tcp", Address: "a:6379", Cluster: []string{"a:6379"}},
+		"redis+cluster://u:p%40@a:1,[::1],c:3/": {
+			Network: "tcp", Address: "a:1", Username: "u", Password: "p@", Cluster: []string{"a:1", "[::1]:6379", "c:3"},
+		},
 		"unix:///run/redis.sock":        {Network: "unix", Address: "/run/redis.sock"},
 		"unix://u:p@/run/r.sock?db=3":   {Network: "unix", Address: "/run/r.sock", Username: "u", Password: "p", DB: 3},
 		"unix:///run/with%20space.sock": {Network: "unix", Address: "/run/with space.sock"},
 	} {
 		got, err := Upstream{URL: url}.Target()
-		if err != nil || got != want {
+		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", url, got, err)
 		}
 	}

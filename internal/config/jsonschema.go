@@ -32,6 +32,7 @@ func words() map[string][]string {
 	return map[string][]string{
 		"lock.provider":         kindNames(),
 		"lock.on_provider_down": {onDownRefuse, onDownPass},
+		"upstream.cluster":      {ClusterHidden, ClusterPassthrough},
 		"log.level":             {"debug", "info", "warn", "error"},
 		"log.format":            {"text", "json"},
 		"telemetry.protocol":    {ProtocolGRPC, ProtocolHTTP},

@@ -11,7 +11,7 @@ import (
 // Embedded is the URL of the store in this process's memory.
 const Embedded = "embedded:"
 
-const urlExamples = "write redis://host:6379, unix:///path/redis.sock or \"embedded:\""
+const urlExamples = "write redis://host:6379, redis+cluster://host:6379,host:6379, unix:///path/redis.sock or \"embedded:\""
 
 // Target is an upstream URL taken apart.
 type Target struct {
@@ -21,10 +21,10 @@ type Target struct {
 	Username string // "" for the default user
 	Password string // "" for none
 	DB       int    // the database to select; default 0
-}
 
-// Clustered reports whether the URL names a Redis Cluster.
-func (u Upstream) Clustered() bool { return strings.HasPrefix(u.URL, "redis+cluster:") }
+	// Cluster has addresses of nodes of a Redis Cluster, of which the Address is the first; nil if it is none.
+	Cluster []string
+}
 
 // Target takes the URL apart. It does not fail for a loaded configuration.
 func (u Upstream) Target() (Target, error) {
@@ -47,7 +47,9 @@ func parseURL(text string) (Target, *fault) {
 	}
 	switch scheme {
 	case "redis", "unix":
-	case "rediss", "redis+sentinel", "redis+cluster":
+	case "redis+cluster":
+		return parseCluster(text)
+	case "rediss", "redis+sentinel":
 		return Target{}, &fault{scheme + ":// is not supported yet", urlExamples}
 	default:
 		return Target{}, &fault{"does not begin with a known scheme", urlExamples}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/internal/app"
+	"github.com/fence-proxy/fence-proxy/internal/cluster"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 )
@@ -22,7 +25,8 @@ type store struct {
 	way    redis.Options // how an agent reaches it
 	client *redis.Client // the demo's own
 
-	embedded *embedded.Store // nil if the Redis is somebody else's
+	embedded *embedded.Store  // nil if the Redis is somebody else's
+	cluster  *cluster.Cluster // nil unless it is one
 }
 
 // openStore starts the embedded store, or connects to the Redis that the options name. The caller
@@ -42,6 +46,12 @@ func openStore(ctx context.Context, o *Options) (*store, error) {
 	}
 	s.way = redis.Options{
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
+	}
+	if s.cluster, err = app.OpenCluster(ctx, config.Upstream{URL: o.Upstream, DialTimeout: cleanTime}, target, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, err
+	}
+	if s.cluster != nil {
+		s.way.Dialer = s.cluster.Dial
 	}
 	options := s.way
 	options.ClientName, options.Protocol, options.MaxRetries = "fence-proxy-demo", 2, -1
@@ -86,6 +96,9 @@ func (s *store) remove(ctx context.Context, keys ...string) error {
 
 func (s *store) close() {
 	_ = s.client.Close()
+	if s.cluster != nil {
+		s.cluster.Close()
+	}
 	if s.embedded != nil {
 		s.embedded.Close()
 	}

@@ -27,6 +27,7 @@ type Store struct {
 	mu      sync.Mutex
 	clients map[int]*redis.Client // the proxy's own connections, by database
 	closed  bool
+	onClose []func()
 }
 
 // Open connects to the store, learns its dialect and loads the scripts. provider is the name of
@@ -95,6 +96,13 @@ func (s *Store) Rest() {
 	}
 }
 
+// OnClose has a function called once the proxy's own connections are closed.
+func (s *Store) OnClose(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.onClose = append(s.onClose, do)
+}
+
 // Close closes the proxy's own connections.
 func (s *Store) Close() {
 	s.mu.Lock()
@@ -103,6 +111,10 @@ func (s *Store) Close() {
 	for _, c := range s.clients {
 		_ = c.Close()
 	}
+	for _, do := range s.onClose {
+		do()
+	}
+	s.onClose = nil
 }
 
 // Load loads the scripts: at start, and again when the store has forgotten them.
