@@ -46,7 +46,7 @@ Without a configuration it serves an embedded in-memory store, for trying out.`,
 	root.Flags().AddFlagSet(serve.Flags())
 	root.RunE = serve.RunE
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(serve, newCheck(), newExplain(), newPresets(), newDemo(), newObserve(), newExec(), newTop(), newHolds(), newMigrate(),
+	root.AddCommand(serve, newCheck(), newExplain(), newDoctor(), newPresets(), newDemo(), newObserve(), newExec(), newTop(), newHolds(), newMigrate(),
 		newWebhook(), newWait(), newVersion())
 	return root
 }

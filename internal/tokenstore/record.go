@@ -84,6 +84,30 @@ func recordAt(db int, key, kind string) *Record {
 	return NewRecord(at, rule, session)
 }
 
+// Recognize tells of a key of a database whether the fence keeps it, and, if it is one of a record's own three, whose: record is nil
+// for any other.
+func Recognize(db int, key string) (record *Record, ours bool) {
+	name, reserved := strings.CutPrefix(key, Prefix)
+	if !reserved {
+		return nil, false
+	}
+	for _, kind := range [...]string{"t", "h", "q"} {
+		if r := recordAt(db, key, kind); r != nil {
+			return r, true
+		}
+	}
+	if strings.HasPrefix(name, "{") {
+		for _, kind := range [...]string{"b", "x"} {
+			if recordAt(db, key, kind) != nil {
+				return nil, true
+			}
+		}
+		return nil, strings.Contains(name, ":w:") || strings.Contains(name, ":o:")
+	}
+	kind, _, _ := strings.Cut(name, ":")
+	return nil, kind == "waits" || kind == "circle" || kind == "w" || key == saltKey
+}
+
 // wakeList returns the key of the list that ends a waiter's wait at the store.
 func (r *Record) wakeList(waiter string) string {
 	return strings.TrimSuffix(r.queue, "q") + "w:" + waiter
