@@ -67,6 +67,26 @@ func TestLoadTakesSpecsFromTheBuiltInTableForAnOldServer(t *testing.T) {
 	}
 }
 
+// Redis before 7.0 lacks commands of the built-in table, and takes fewer arguments of others.
+func TestLoadAddsNothingToAnOldServerThatListsAll(t *testing.T) {
+	table, err := Load(t.Context(), scripted{"COUNT": int64(2), "COMMAND": []any{
+		entry("lpop", 2, 1, 1, 1, "write"),
+		entry("xreadgroup", -7, 1, 1, 1, "write", "movablekeys"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := table.Lookup(argv("COPY a b")); ok {
+		t.Error("a command that the server does not have")
+	}
+	if c, _ := table.Lookup(argv("LPOP k 2")); c.Fits(3) {
+		t.Error("more arguments than the server takes")
+	}
+	if got := keysOf(t, table, argv("XREADGROUP GROUP g c STREAMS k >")); got != "w5" {
+		t.Errorf("keys %q", got)
+	}
+}
+
 func TestLoadAddsNothingToAServerWithKeySpecs(t *testing.T) {
 	table, err := Load(t.Context(), scripted{"COMMAND": []any{
 		since7("get", 2, []any{"readonly"}, []any{oneKey("RO")}),

@@ -359,7 +359,7 @@ func (w *wait) standIn(timeout []byte) [][]byte {
 func (c *client) timedOut(w *wait) error {
 	over := resp.AppendCommandStrings(nil, "XREAD", "BLOCK", "1", "STREAMS", tokenstore.Prefix, "$")
 	if w.kind != "stream" {
-		over = resp.AppendCommand(nil, w.standIn([]byte("0.001"))...)
+		over = resp.AppendCommand(nil, w.standIn([]byte("0.002"))...)
 	}
 	_, err := c.sync(over, true)
 	return err

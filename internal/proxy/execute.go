@@ -116,5 +116,5 @@ func (c *client) notAllQueued() (bool, error) {
 		}
 		tx.open = false
 	}
-	return c.up.Errors() != tx.errors, nil
+	return tx.failed || c.up.Errors() != tx.errors, nil
 }

@@ -71,6 +71,7 @@ type Server struct {
 	buffers  upstream.Buffers // of clients' own upstream connections
 	groups   groups
 	commands commands
+	nested   nested
 	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
 	crowded  bool         // of Serve: the last client was turned away
 	blocked  blocked

@@ -269,7 +269,8 @@ func (c *client) notQueued(cmd *command.Command, req resp.Request) error {
 		return c.alone(req, err)
 	}
 	switch cmd.Name {
-	case "multi", "watch": // an error that does not abort the transaction
+	case "multi", "watch": // an error
+		c.tx.failed = c.tx.failed || c.srv.nested.aborts(c.srv.commands)
 		return c.heardAlone(req.Raw)
 	}
 	c.closeTry()

@@ -54,7 +54,7 @@ func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expec
 	dst = redcon.AppendArray(dst, 3)
 	dst = redcon.AppendBulkString(dst, "BLPOP")
 	dst = redcon.AppendBulkString(dst, r.wakeList(waiter))
-	dst = redcon.AppendBulkString(dst, strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64))
+	dst = redcon.AppendBulkString(dst, inSeconds(left))
 	return s.appendBegin(dst, r, c, waiter, expected, "parked")
 }
 

@@ -55,6 +55,21 @@ func TestAWaiterAtTheStoreIsGrantedWhatIsHandedToIt(t *testing.T) {
 	})
 }
 
+// Redis 6 would take a thousandth of a second for ever.
+func TestAWaitOfNoTimeAtTheStoreIsOverSoon(t *testing.T) {
+	each(t, func(s *server) {
+		s.grant(claim("a"))
+		if b := <-s.parks(time.Nanosecond); b.Granted || b.Holder.Owner != "a" {
+			s.Errorf("%+v", b)
+		}
+		w := s.wire()
+		w.RawConn.Send(string(s.store.AppendStandby(nil, "p.1", time.Nanosecond)))
+		if reply := string(w.ReadReply()); reply != "*-1\r\n" {
+			s.Errorf("%q", reply)
+		}
+	})
+}
+
 func TestAHandOverBeforeTheWaitBeginsIsFoundThere(t *testing.T) {
 	each(t, func(s *server) {
 		s.listen("p")

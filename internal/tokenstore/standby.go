@@ -18,9 +18,17 @@ func standbyList(waiter string) string { return Prefix + "w:" + waiter }
 func (s *Store) AppendStandby(dst []byte, waiter string, left time.Duration) []byte {
 	seconds := "0"
 	if left > 0 {
-		seconds = strconv.FormatFloat(max(left, time.Millisecond).Seconds(), 'f', 3, 64)
+		seconds = inSeconds(left)
 	}
 	return appendStrings(dst, "BLPOP", standbyList(waiter), seconds)
+}
+
+// leastBlock is the shortest time that a command may block: Redis 6 takes 0.001 for a little less, which it takes for ever.
+const leastBlock = 2 * time.Millisecond
+
+// inSeconds is a time as blocking commands take it.
+func inSeconds(d time.Duration) string {
+	return strconv.FormatFloat(max(d, leastBlock).Seconds(), 'f', 3, 64)
 }
 
 // RouseFrames is the number of replies to a rouse.
