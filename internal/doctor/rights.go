@@ -51,7 +51,7 @@ func (e *exam) tryOut(ctx context.Context) error {
 	if _, err := store.Look(ctx, r, claim); err != nil {
 		return err
 	}
-	if !store.Outside() {
+	if !e.Config.Lock.Outside() {
 		got, err := store.Begin(ctx, r, claim, "", tokenstore.Basis{})
 		if err != nil {
 			return err
