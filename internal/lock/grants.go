@@ -154,6 +154,36 @@ func (m *Manager) homeOf(r *tokenstore.Record) *Home {
 	return nil
 }
 
+// Inspect reads a session's record, and who holds it and waits for it wherever they do.
+func (m *Manager) Inspect(ctx context.Context, r *tokenstore.Record, first int) (tokenstore.Inspection, error) {
+	i, err := m.grantStore().Inspect(ctx, r, first)
+	home := m.homeOf(r)
+	if home == nil || err != nil {
+		return i, err
+	}
+	whole, err := home.m.grantStore().Inspect(ctx, HomeRecord(sessionName(r)), first)
+	if !i.Holder.Held() {
+		i.Holder, i.LeaseLeft = whole.Holder, whole.LeaseLeft
+	}
+	i.Waiting, i.First = whole.Waiting, whole.First
+	i.Token.Grant = max(i.Token.Grant, whole.Token.Grant)
+	return i, err
+}
+
+// Extend has a grant apart of a session that spans slots count in the slot of the sequence, too, if it is the newest
+// of the session: at is where it stands. Otherwise nothing happens, and the store refuses what is done under it. The error
+// says that the store could not be asked.
+func (m *Manager) Extend(ctx context.Context, s *Sequence, at tokenstore.Area) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	i, err := m.grantStore().Inspect(ctx, tokenstore.NewRecord(at, s.Record.Rule, s.Record.Session), 1)
+	if err != nil || i.Token.Grant != s.Grant() {
+		return err
+	}
+	_, err = m.grantStore().Register(ctx, s.Record, s.Claim, s.Grant(), tokenstore.Basis{Grant: s.Grant()})
+	return err
+}
+
 // Register registers what the sequence was given at the store, over the proxy's own connection.
 func (m *Manager) Register(ctx context.Context, s *Sequence, expected tokenstore.Basis) (tokenstore.Begin, error) {
 	return m.register(ctx, s, expected)

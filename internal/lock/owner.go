@@ -193,6 +193,23 @@ func (o *Owner) Find(at tokenstore.Area, r *rule.Rule, session []byte) *Sequence
 	return o.sequences[sequenceKey{at, r.Name, string(session)}]
 }
 
+// All returns the owner's sequences on a session, in all slots that it spans.
+func (o *Owner) All(at tokenstore.Area, r *rule.Rule, session []byte) []*Sequence {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	areas := map[tokenstore.Area]struct{}{at: {}}
+	if at.Spans {
+		areas = o.spanning[spanKey{o.ID, r.Name, string(session)}]
+	}
+	var all []*Sequence
+	for in := range areas {
+		if s := o.sequences[sequenceKey{in, r.Name, string(session)}]; s != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
 // BreakOff releases all holds; what the owner has read can't be written any more, and it is told so
 // at its next command on each session. It returns without waiting for the store.
 func (o *Owner) BreakOff(reason Reason) {

@@ -36,13 +36,25 @@ func (c *client) underGrant(r *rule.Rule, at tokenstore.Area, session []byte) *l
 	if len(c.grants) == 0 {
 		return nil
 	}
-	key := grantKey{at, r.Name, string(session)}
+	key := grantKey{grantsAt(at, r, session), r.Name, string(session)}
 	s := c.grants[key]
 	if s != nil && s.State() != lock.Held { // the client has heard of its end
 		delete(c.grants, key)
 		return nil
 	}
+	if s != nil && at != key.at {
+		return c.srv.locks.Apart(at, r, session, c.identity(), s.Grant())
+	}
 	return s
+}
+
+// grantsAt is where grants stand that are acquired by themselves: beside the key, or for a session that spans slots in one
+// that is always the same.
+func grantsAt(at tokenstore.Area, r *rule.Rule, session []byte) tokenstore.Area {
+	if !at.Spans {
+		return at
+	}
+	return tokenstore.AreaInCluster(append([]byte(r.Name+":"), session...), true)
 }
 
 // acquire is FENCE.ACQUIRE.
@@ -66,12 +78,12 @@ func (c *client) acquire(args [][]byte) error {
 		return c.inItsWords(refusal, err)
 	}
 	if err := c.hearOfHandOvers(); err != nil {
-		return &downError{sub.record.String(), err}
+		return &downError{sub.grants.String(), err}
 	}
 	if err := c.putDown(sub); err != nil {
 		return err
 	}
-	s := c.srv.locks.Apart(sub.record.Area, &terms, []byte(sub.record.Session), c.identity(), 0).Outlast(sub.rule.Lease)
+	s := c.srv.locks.Apart(sub.grants.Area, &terms, []byte(sub.grants.Session), c.identity(), 0).Outlast(sub.rule.Lease)
 	b, err := c.waitFor(s)
 	if err != nil {
 		return err
@@ -84,7 +96,7 @@ func (c *client) acquire(args [][]byte) error {
 	if c.grants == nil {
 		c.grants = grants{}
 	}
-	c.grants[grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}] = s
+	c.grants[grantKey{sub.grants.Area, sub.rule.Name, sub.grants.Session}] = s
 	return nil
 }
 
@@ -143,8 +155,16 @@ func (c *client) returns(s *lock.Sequence, grant uint64) {
 
 // putDown gives back what the client's own reads hold of a session, so that it does not wait for itself.
 func (c *client) putDown(sub subject) error {
-	s := c.ownerOf(sub.rule).Find(sub.record.Area, sub.rule, []byte(sub.record.Session))
-	if s == nil || s.State() != lock.Held || !s.Alone(c) {
+	for _, s := range c.ownerOf(sub.rule).All(sub.record.Area, sub.rule, []byte(sub.record.Session)) {
+		if err := c.putDownOne(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *client) putDownOne(s *lock.Sequence) error {
+	if s.State() != lock.Held || !s.Alone(c) {
 		return nil
 	}
 	in, err := c.enter(s, s.Rule.Wait, nil)
@@ -194,14 +214,14 @@ func (c *client) renew(args [][]byte) error {
 	ctx, cancel := asking()
 	defer cancel()
 	c.underOwn(sub, grant)
-	switch holder, err := c.srv.locks.RenewGrant(ctx, sub.record, c.claim(sub, lease), grant); {
+	switch holder, err := c.srv.locks.RenewGrant(ctx, sub.grants, c.claim(sub, lease), grant); {
 	case errors.Is(err, tokenstore.ErrLost):
-		return &lock.FencedError{Record: sub.record, Reason: lock.ReasonNotNewest, Grant: grant, Newest: holder.Grant, Holder: holder}
+		return &lock.FencedError{Record: sub.grants, Reason: lock.ReasonNotNewest, Grant: grant, Newest: holder.Grant, Holder: holder}
 	case err != nil:
-		c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Reason: event.Unasked})
-		return &downError{sub.record.String(), err}
+		c.tell(sub.grants, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Reason: event.Unasked})
+		return &downError{sub.grants.String(), err}
 	}
-	c.tell(sub.record, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Newest: grant, Lease: lease})
+	c.tell(sub.grants, event.Event{Kind: event.Renew, Apart: true, Grant: grant, Newest: grant, Lease: lease})
 	return c.local(resp.AppendInt(nil, lease.Milliseconds()))
 }
 
@@ -216,23 +236,23 @@ func (c *client) releaseGrant(args [][]byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	ended, err := c.srv.locks.ReleaseGrant(ctx, sub.record, c.claim(sub, sub.rule.Lease), grant)
+	ended, err := c.srv.locks.ReleaseGrant(ctx, sub.grants, c.claim(sub, sub.rule.Lease), grant)
 	if err != nil {
-		return &downError{sub.record.String(), err}
+		return &downError{sub.grants.String(), err}
 	}
-	key := grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}
+	key := grantKey{sub.grants.Area, sub.rule.Name, sub.grants.Session}
 	if s := c.grants[key]; s != nil && s.Grant() == grant {
 		delete(c.grants, key)
 		s.Released(event.Released)
 	} else if ended {
-		c.tell(sub.record, event.Event{Kind: event.Release, Apart: true, Grant: grant, Reason: event.Released})
+		c.tell(sub.grants, event.Event{Kind: event.Release, Apart: true, Grant: grant, Reason: event.Released})
 	}
 	return c.local(resp.AppendInt(nil, number(ended)))
 }
 
 // underOwn makes a session's grant the one at hand if it was acquired over this connection.
 func (c *client) underOwn(sub subject, grant uint64) {
-	if s := c.grants[grantKey{sub.record.Area, sub.rule.Name, sub.record.Session}]; s != nil && s.Grant() == grant {
+	if s := c.grants[grantKey{sub.grants.Area, sub.rule.Name, sub.grants.Session}]; s != nil && s.Grant() == grant {
 		c.parts = append(c.parts[:0], part{sequence: s})
 	}
 }

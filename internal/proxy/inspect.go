@@ -65,7 +65,7 @@ func (c *client) inspect(key []byte) error {
 	}
 	ctx, cancel := asking()
 	defer cancel()
-	i, err := c.srv.store.Inspect(ctx, sub.record, showWaiters)
+	i, err := c.srv.locks.Inspect(ctx, sub.record, showWaiters)
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}
@@ -128,6 +128,9 @@ func (c *client) listHolds(args [][]byte) error {
 	if err != nil {
 		return &downError{"holds", err}
 	}
+	if c.srv.clustered {
+		holds = onceEach(holds)
+	}
 	list := resp.AppendArray(nil, len(holds))
 	for i := range holds {
 		h, a := &holds[i], c.answering()
@@ -140,6 +143,25 @@ func (c *client) listHolds(args [][]byte) error {
 	a.value("holds", list)
 	a.number("complete", number(complete))
 	return c.local(a.bytes())
+}
+
+// onceEach leaves one hold of each session: one that spans slots has a record in several, and one more that says less.
+func onceEach(holds []tokenstore.Hold) []tokenstore.Hold {
+	type name struct{ rule, session string }
+	at := map[name]int{}
+	var each []tokenstore.Hold
+	for _, h := range holds {
+		of := name{h.Rule, h.Session}
+		i, known := at[of]
+		switch {
+		case !known:
+			at[of] = len(each)
+			each = append(each, h)
+		case each[i].Slot == "":
+			each[i] = h
+		}
+	}
+	return each
 }
 
 func (c *client) knowsRule(name string) bool {
@@ -251,6 +273,12 @@ func (c *client) breakHold(key []byte) error {
 	ctx, cancel := asking()
 	defer cancel()
 	holder, broken, err := c.srv.locks.Break(ctx, sub.record, c.claim(sub, sub.rule.Lease))
+	if sub.grants != sub.record && err == nil { // one that was acquired by itself
+		other, too, failed := c.srv.locks.Break(ctx, sub.grants, c.claim(sub, sub.rule.Lease))
+		if err = failed; !broken {
+			holder, broken = other, too
+		}
+	}
 	if err != nil {
 		return &downError{sub.record.String(), err}
 	}

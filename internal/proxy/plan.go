@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -209,7 +210,14 @@ func (c *client) granted(key []byte) *lock.Sequence {
 		return nil
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	return c.underGrant(r, c.area(r, key), c.session)
+	at := c.area(r, key)
+	s := c.underGrant(r, at, c.session)
+	if stands := grantsAt(at, r, c.session); s != nil && at.Spans && at != stands {
+		if err := c.srv.locks.Extend(context.Background(), s, stands); err != nil {
+			c.srv.log.Warn("a grant could not be extended to another slot: what is done under it there is refused", "rule", r.Name, "error", err)
+		}
+	}
+	return s
 }
 
 // guardable refuses what can't be run under a fence.

@@ -199,6 +199,7 @@ type subject struct {
 	key    []byte
 	rule   *rule.Rule // that of keys which no rule guards, if none does
 	record *tokenstore.Record
+	grants *tokenstore.Record // that of grants which are acquired by themselves
 }
 
 // subjectOf finds the session of a key. The error is a *deniedError.
@@ -211,7 +212,12 @@ func (c *client) subjectOf(key []byte) (subject, error) {
 		r = c.srv.bare
 	}
 	c.session = r.AppendSession(c.session[:0], key)
-	return subject{key, r, tokenstore.NewRecord(c.area(r, key), r.Name, string(c.session))}, nil
+	sub := subject{key: key, rule: r, record: tokenstore.NewRecord(c.area(r, key), r.Name, string(c.session))}
+	sub.grants = sub.record
+	if at := grantsAt(sub.record.Area, r, c.session); at != sub.record.Area {
+		sub.grants = tokenstore.NewRecord(at, r.Name, sub.record.Session)
+	}
+	return sub, nil
 }
 
 // claim is what the client brings to a session when it acts on it from outside, as on a grant.
