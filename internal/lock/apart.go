@@ -63,6 +63,14 @@ func (s *Sequence) stale(newest uint64, holder tokenstore.Holder) error {
 	return &FencedError{Record: s.Record, Reason: ReasonNotNewest, Grant: s.grant, Newest: newest, Holder: holder}
 }
 
+// disowned is what was found out of a sequence apart (Extend).
+func (s *Sequence) disowned() error {
+	if s.broken != nil {
+		return s.broken
+	}
+	return nil
+}
+
 // Stale is what a grant that is not the newest any more comes to.
 func (s *Sequence) Stale(newest uint64, holder tokenstore.Holder) error {
 	s.mu.Lock()

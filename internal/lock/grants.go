@@ -171,16 +171,28 @@ func (m *Manager) Inspect(ctx context.Context, r *tokenstore.Record, first int) 
 }
 
 // Extend has a grant apart of a session that spans slots count in the slot of the sequence, too, if it is the newest
-// of the session: at is where it stands. Otherwise nothing happens, and the store refuses what is done under it. The error
-// says that the store could not be asked.
+// of the session: at is where it stands. Otherwise the sequence is broken, and refuses what is done under it. The error is a
+// *FencedError then; any other says that the store could not be asked.
 func (m *Manager) Extend(ctx context.Context, s *Sequence, at tokenstore.Area) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	i, err := m.grantStore().Inspect(ctx, tokenstore.NewRecord(at, s.Record.Rule, s.Record.Session), 1)
-	if err != nil || i.Token.Grant != s.Grant() {
+	switch {
+	case err != nil:
 		return err
+	case i.Token.Grant != s.Grant():
+		return s.disown(i.Token.Grant, i.Holder)
 	}
 	_, err = m.grantStore().Register(ctx, s.Record, s.Claim, s.Grant(), tokenstore.Basis{Grant: s.Grant()})
+	return err
+}
+
+// disown breaks a sequence apart for good.
+func (s *Sequence) disown(newest uint64, holder tokenstore.Holder) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.stale(newest, holder)
+	errors.As(err, &s.broken)
 	return err
 }
 

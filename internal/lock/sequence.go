@@ -123,7 +123,7 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 	defer s.mu.Unlock()
 	s.story.asked = now
 	if s.apart {
-		return Verify, tokenstore.Basis{Grant: s.grant}, nil
+		return Verify, tokenstore.Basis{Grant: s.grant}, s.disowned()
 	}
 	s.outlive(ctx, now)
 	s.writing = nil
@@ -288,7 +288,7 @@ func (s *Sequence) BeforeWrite(ctx context.Context, w Write, now time.Time) (Tok
 	defer s.mu.Unlock()
 	s.story.asked = now
 	if s.apart {
-		return Token{Grant: s.grant}, nil
+		return Token{Grant: s.grant}, s.disowned()
 	}
 	s.outlive(ctx, now)
 	s.reads.expire(now, s.Rule.MaxHold)

@@ -48,6 +48,21 @@ func (c *client) underGrant(r *rule.Rule, at tokenstore.Area, session []byte) *l
 	return s
 }
 
+// extend has a grant that stands elsewhere count in the slot of a sequence, too.
+func (c *client) extend(s *lock.Sequence, stands tokenstore.Area) {
+	var stale *lock.FencedError
+	err := c.srv.locks.Extend(context.Background(), s, stands)
+	switch {
+	case errors.As(err, &stale):
+		if own := c.grants[grantKey{stands, s.Record.Rule, s.Record.Session}]; own != nil && own.Grant() == s.Grant() {
+			_ = own.Stale(stale.Newest, stale.Holder) // the client hears of it now
+		}
+	case err != nil:
+		c.srv.log.Warn("a grant could not be extended to another slot: what is done under it there is refused",
+			"rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+	}
+}
+
 // grantsAt is where grants stand that are acquired by themselves: beside the key, or for a session that spans slots in one
 // that is always the same.
 func grantsAt(at tokenstore.Area, r *rule.Rule, session []byte) tokenstore.Area {

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -213,9 +212,7 @@ func (c *client) granted(key []byte) *lock.Sequence {
 	at := c.area(r, key)
 	s := c.underGrant(r, at, c.session)
 	if stands := grantsAt(at, r, c.session); s != nil && at.Spans && at != stands {
-		if err := c.srv.locks.Extend(context.Background(), s, stands); err != nil {
-			c.srv.log.Warn("a grant could not be extended to another slot: what is done under it there is refused", "rule", r.Name, "error", err)
-		}
+		c.extend(s, stands)
 	}
 	return s
 }

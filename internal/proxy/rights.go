@@ -39,11 +39,12 @@ var adminProbes = [][][]byte{
 // isAdmin returns what Redis says to a user that lacks one of the admin commands, nil to one that has them. A server may not
 // have them all.
 func (c *client) isAdmin() (refusal []byte, err error) {
-	c.send = append(c.send[:0], multi...)
+	begin, end := c.inVain()
+	c.send = append(c.send[:0], begin...)
 	for _, probe := range adminProbes {
 		c.send = resp.AppendCommand(c.send, probe...)
 	}
-	c.send = append(c.send, discard...)
+	c.send = append(c.send, end...)
 	if err := c.queueInVain(c.send, len(adminProbes)+2); err != nil {
 		return nil, err
 	}
@@ -66,7 +67,8 @@ func (c *client) isAdmin() (refusal []byte, err error) {
 
 // mayScan returns what Redis says to a user that may not look through the keys.
 func (c *client) mayScan() (refusal []byte, err error) {
-	request := append(resp.AppendCommandStrings(append(c.send[:0], multi...), "SCAN", "0", "COUNT", "1"), discard...)
+	begin, end := c.inVain()
+	request := append(resp.AppendCommandStrings(append(c.send[:0], begin...), "SCAN", "0", "COUNT", "1"), end...)
 	c.send = request
 	if err := c.queueInVain(request, 3); err != nil {
 		return nil, err
@@ -75,6 +77,15 @@ func (c *client) mayScan() (refusal []byte, err error) {
 		return bytes.Clone(f), nil
 	}
 	return nil, nil
+}
+
+// inVain is what commands are queued between that are not to be carried out. In front of a cluster those that are for all nodes
+// can't be queued, and are carried out.
+func (c *client) inVain() (begin, end string) {
+	if c.srv.clustered {
+		return ping, ping
+	}
+	return multi, discard
 }
 
 // queueInVain sends a transaction that is given up, where it disturbs no WATCH of the client's.

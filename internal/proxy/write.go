@@ -140,6 +140,9 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	stands := up == c.up && len(p.parts) == 1 && c.watched.stands(p.parts[0].sequence, w.parts[0].Grant) || len(p.parts) == 0
 	var caching []byte
 	if up == c.up {
+		if c.srv.clustered && !stands {
+			c.unwatch() // it may stand at another node
+		}
 		caching = c.armed
 	}
 	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], c.state.db, w.parts, caching, b.raw, b.count, stands)
