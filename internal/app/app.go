@@ -18,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fence-proxy/fence-proxy/internal/admin"
-	"github.com/fence-proxy/fence-proxy/internal/cluster"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 	"github.com/fence-proxy/fence-proxy/internal/event"
@@ -45,7 +44,7 @@ type Proxy struct {
 	cfg      *config.Config // follow's, while it runs
 	log      *slog.Logger
 	embedded *embedded.Store
-	cluster  *cluster.Cluster // nil unless the upstream is one
+	way      *Way
 	store    *tokenstore.Store
 	locks    *lock.Manager
 	locker   provider.Locker // nil: the store itself grants
@@ -112,6 +111,10 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 		return nil, err
 	}
 	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout}
+	p.endpoint.Meter.ReadOnly = p.way.suspect()
+	if err := p.way.try(ctx, own); err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	}
 	if p.observer != nil {
 		p.store = tokenstore.Unused(own)
 	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
@@ -125,6 +128,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	}
 	p.id = strings.ToLower(rand.Text())
 	p.locks = lock.NewManager(p.id, p.grants(), log)
+	p.way.follow(p.locks)
 	if err := p.trace(ctx); err != nil {
 		return nil, err
 	}
@@ -212,10 +216,11 @@ func (p *Proxy) options(ctx context.Context) (*redis.Options, error) {
 		target.Network, target.Address = "tcp", p.embedded.Addr()
 	}
 	own := ownOptions(p.cfg, target)
-	if p.cluster, err = OpenCluster(ctx, p.cfg.Upstream, target, p.log); p.cluster != nil {
-		own.Dialer = p.cluster.Dial
+	if p.way, err = OpenWay(ctx, p.cfg.Upstream, target, p.log); err != nil {
+		return nil, err
 	}
-	return own, err
+	own.Dialer = p.way.Dial
+	return own, nil
 }
 
 // ownOptions are how the proxy's own connections reach a target.
@@ -295,9 +300,7 @@ func (p *Proxy) close(ctx context.Context) {
 	if p.store != nil {
 		p.store.Close()
 	}
-	if p.cluster != nil {
-		p.cluster.Close()
-	}
+	p.way.Close()
 	if p.embedded != nil {
 		p.embedded.Close()
 	}

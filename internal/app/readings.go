@@ -14,7 +14,7 @@ import (
 func (p *Proxy) readings() metrics.Readings {
 	r := metrics.Readings{
 		Learned: p.learned(), Standing: p.standing(), Limits: p.limits(), ScriptReloads: p.store.Reloads(),
-		Own: links(&p.endpoint.Meter.Own), Shared: links(&p.endpoint.Meter.Shared), ConnectErrors: p.endpoint.Meter.Failed(),
+		Own: links(&p.endpoint.Meter.Own), Shared: links(&p.endpoint.Meter.Shared), ConnectErrors: p.endpoint.Meter.Failed(), Failovers: p.way.failovers(),
 	}
 	r.Upstream.Received, r.Upstream.Sent = p.endpoint.Meter.Bytes.Bytes()
 	r.Batches, r.Downstream.Received, r.Downstream.Sent = p.server.Traffic()

@@ -43,21 +43,21 @@ func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
 	own := ownOptions(cfg, target)
-	nodes, err := OpenCluster(ctx, cfg.Upstream, target, slog.New(slog.DiscardHandler))
+	w, err := OpenWay(ctx, cfg.Upstream, target, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, 0, err
 	}
-	if nodes != nil {
-		own.Dialer = nodes.Dial
+	own.Dialer = w.Dial
+	if err = w.try(ctx, own); err == nil {
+		store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider)
 	}
-	store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider)
-	if nodes != nil && err == nil {
-		store.OnClose(nodes.Close)
-	} else if nodes != nil {
-		nodes.Close()
-	}
-	if err == nil {
-		err = span(ctx, cfg, store)
+	if err != nil {
+		w.Close()
+	} else {
+		store.OnClose(w.Close)
+		if err = span(ctx, cfg, store); err != nil {
+			store.Close()
+		}
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)

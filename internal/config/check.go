@@ -50,7 +50,11 @@ func (c *Config) check() []finding {
 	if c.Drain < 0 {
 		refuse("drain", "write 0s to break sequences off, or a time such as 5s", "%s is negative", rule.Text(c.Drain))
 	}
-	if target, f := parseURL(c.Upstream.URL); f != nil {
+	target, f := parseURL(c.Upstream.URL)
+	if f == nil {
+		found = append(found, c.Upstream.checkSentinel(target)...)
+	}
+	if f != nil {
 		found = append(found, finding{"upstream.url", *f})
 	} else if listens && c.listensAt(target) {
 		refuse("upstream.url", "name the Redis, or listen elsewhere", "is where the proxy itself listens")

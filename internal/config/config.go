@@ -58,10 +58,13 @@ type Config struct {
 type Upstream struct {
 	// URL is "embedded:" (a store in this process's memory, the default),
 	// redis://[[user]:password@]host[:port][/db],
-	// redis+cluster://[[user]:password@]host[:port],host[:port] or
+	// redis+cluster://[[user]:password@]host[:port],…,
+	// redis+sentinel://[[user]:password@]host[:port],…/name[?db=N] or
 	// unix://[[user]:password@]/path[?db=N]. It may hold a password;
 	// [Upstream.Target] takes it apart.
 	URL string `yaml:"url"`
+	// Sentinel is as whom to log in at the Sentinels of such a URL.
+	Sentinel Sentinel `yaml:"sentinel"`
 	// DialTimeout is how long connecting may take. Default 5s.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
 	// Cluster says what clients see of Redis Cluster: "hidden" (default), one

@@ -94,7 +94,8 @@ admin_hosts: [a.example, b.example]
 admin_pprof: true
 limits: {connections: 5, request: 2mb, nesting: 64, pipeline: 7, output_buffer: 65536, output_timeout: 0, waiters: 3}
 upstream:
-  url: redis://alice:secret@redis.example/3
+  url: redis+sentinel://alice:secret@a.example,b.example:1/main?db=3
+  sentinel: {username: bob, password: secret}
   dial_timeout: 250ms
 lock:
   provider: redis
@@ -124,7 +125,7 @@ rules:
 `)
 	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
 		"name=agents-1 drain=0s "+
-		"upstream.url=redis://alice:xxxxx@redis.example/3 upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
+		"upstream.url=redis+sentinel://alice:xxxxx@a.example,b.example:1/main?db=3 upstream.sentinel.username=bob upstream.sentinel.password=xxxxx upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
@@ -205,7 +206,8 @@ func TestAnEmptyVariableTurnsAdminOff(t *testing.T) {
 
 func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "unix:///run/redis.sock?db=2", "upstream.dial_timeout": "7s", "upstream.cluster": "passthrough",
+		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "redis+sentinel://a,b/m?db=2",
+		"upstream.sentinel.username": "u", "upstream.sentinel.password": "p", "upstream.dial_timeout": "7s", "upstream.cluster": "passthrough",
 		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
 		"admin_token": "0123456789abcdef", "admin_hosts": "a.example", "admin_pprof": "true",
 		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",
@@ -319,7 +321,7 @@ func TestThePasswordIsNeverPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	var logged strings.Builder
-	for _, url := range []string{"redis://:hunter2@h", "redis://u:hunter2@h:1/2", "unix://:hunter2@/run/s", "redis://:hunter2@h:bad"} {
+	for _, url := range []string{"redis://:hunter2@h", "redis://u:hunter2@h:1/2", "unix://:hunter2@/run/s", "redis://:hunter2@h:bad", "redis+sentinel://u:hunter2@a,b:1/m"} {
 		cfg.Upstream.URL = url
 		target, _ := cfg.Upstream.Target() // one is bad on purpose
 		for _, v := range []any{cfg, *cfg, cfg.Upstream, &cfg.Upstream, target} {
@@ -353,6 +355,10 @@ func TestUpstreamURLsAreTakenApart(t *testing.T) {
 		"unix:///run/redis.sock":        {Network: "unix", Address: "/run/redis.sock"},
 		"unix://u:p@/run/r.sock?db=3":   {Network: "unix", Address: "/run/r.sock", Username: "u", Password: "p", DB: 3},
 		"unix:///run/with%20space.sock": {Network: "unix", Address: "/run/with space.sock"},
+		"redis+sentinel://h/mymaster":   {Network: "tcp", Address: "mymaster", Sentinels: []string{"h:26379"}},
+		"redis+sentinel://u:p,@a:1,b,[::1],[::2]:7/m?db=2": {
+			Network: "tcp", Address: "m", Username: "u", Password: "p,", DB: 2, Sentinels: []string{"a:1", "b:26379", "[::1]:26379", "[::2]:7"},
+		},
 	} {
 		got, err := Upstream{URL: url}.Target()
 		if err != nil || !reflect.DeepEqual(got, want) {

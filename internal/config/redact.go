@@ -78,11 +78,10 @@ func (u Upstream) Redacted() string {
 	if u.URL == Embedded {
 		return u.URL
 	}
-	parsed, err := url.Parse(u.URL)
-	if err != nil {
-		return "(not a URL)"
+	if masked := maskURL(u.URL); masked != "" {
+		return masked
 	}
-	return parsed.Redacted()
+	return "(not a URL)"
 }
 
 // String returns the URL with the password masked.

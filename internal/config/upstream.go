@@ -11,16 +11,19 @@ import (
 // Embedded is the URL of the store in this process's memory.
 const Embedded = "embedded:"
 
-const urlExamples = "write redis://host:6379, redis+cluster://host:6379,host:6379, unix:///path/redis.sock or \"embedded:\""
+const urlExamples = "write redis://host:6379, redis+sentinel://host:26379/name, redis+cluster://host:6379,host:6379, unix:///path/redis.sock or \"embedded:\""
 
 // Target is an upstream URL taken apart.
 type Target struct {
 	Embedded bool   // the store in this process's memory; all else is empty
 	Network  string // "tcp" or "unix"
-	Address  string // host:port, the port being 6379 unless given, or the socket's path
+	Address  string // host:port, the port being 6379 unless given, the socket's path, or the name that Sentinels have for the primary
 	Username string // "" for the default user
 	Password string // "" for none
 	DB       int    // the database to select; default 0
+
+	// Sentinels are their addresses, host:port, the port being 26379 unless given; nil unless they are to be asked.
+	Sentinels []string
 
 	// Cluster has addresses of nodes of a Redis Cluster, of which the Address is the first; nil if it is none.
 	Cluster []string
@@ -46,15 +49,19 @@ func parseURL(text string) (Target, *fault) {
 		return Target{}, &fault{"is not a URL", urlExamples}
 	}
 	switch scheme {
-	case "redis", "unix":
+	case "redis", "unix", "redis+sentinel":
 	case "redis+cluster":
 		return parseCluster(text)
-	case "rediss", "redis+sentinel":
+	case "rediss":
 		return Target{}, &fault{scheme + ":// is not supported yet", urlExamples}
 	default:
 		return Target{}, &fault{"does not begin with a known scheme", urlExamples}
 	}
-	u, err := url.Parse(text)
+	hosts, one := []string(nil), text
+	if scheme == "redis+sentinel" {
+		hosts, one = cutHosts(text)
+	}
+	u, err := url.Parse(one)
 	if err != nil || u.Fragment != "" {
 		return Target{}, &fault{"cannot be parsed", "percent-encode what is special in the password (# as %23, / as %2F, ? as %3F, % as %25) and put IPv6 addresses in brackets"}
 	}
@@ -67,9 +74,12 @@ func parseURL(text string) (Target, *fault) {
 		}
 	}
 	var f *fault
-	if scheme == "unix" {
+	switch scheme {
+	case "unix":
 		f = t.fromSocket(u)
-	} else {
+	case "redis+sentinel":
+		f = t.fromSentinels(hosts, u)
+	default:
 		f = t.fromHost(u)
 	}
 	return t, f
@@ -106,15 +116,20 @@ func (t *Target) fromSocket(u *url.URL) *fault {
 	case len(u.Path) > maxSocketPath:
 		return longPath(u.Path)
 	}
+	return t.fromQuery(u, "write unix:///path?db=N")
+}
+
+// fromQuery reads what may stand behind the ?.
+func (t *Target) fromQuery(u *url.URL, syntax string) *fault {
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return &fault{"cannot be parsed after the ?", "write unix:///path?db=N"}
+		return &fault{"cannot be parsed after the ?", syntax}
 	}
 	for name, values := range query {
 		if name != "db" || len(values) != 1 {
-			return &fault{"has options after the ? other than one db", "write unix:///path?db=N"}
+			return &fault{"has options after the ? other than one db", syntax}
 		}
-		return t.selectDB(values[0], "write its number, as in unix:///path?db=2")
+		return t.selectDB(values[0], "write its number, as in ?db=2")
 	}
 	return nil
 }

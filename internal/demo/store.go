@@ -10,7 +10,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fence-proxy/fence-proxy/internal/app"
-	"github.com/fence-proxy/fence-proxy/internal/cluster"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
 )
@@ -25,8 +24,8 @@ type store struct {
 	way    redis.Options // how an agent reaches it
 	client *redis.Client // the demo's own
 
-	embedded *embedded.Store  // nil if the Redis is somebody else's
-	cluster  *cluster.Cluster // nil unless it is one
+	embedded *embedded.Store // nil if the Redis is somebody else's
+	opened   *app.Way
 }
 
 // openStore starts the embedded store, or connects to the Redis that the options name. The caller
@@ -47,12 +46,10 @@ func openStore(ctx context.Context, o *Options) (*store, error) {
 	s.way = redis.Options{
 		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
 	}
-	if s.cluster, err = app.OpenCluster(ctx, config.Upstream{URL: o.Upstream, DialTimeout: cleanTime}, target, slog.New(slog.DiscardHandler)); err != nil {
+	if s.opened, err = app.OpenWay(ctx, config.Upstream{URL: o.Upstream, DialTimeout: cleanTime}, target, slog.New(slog.DiscardHandler)); err != nil {
 		return nil, err
 	}
-	if s.cluster != nil {
-		s.way.Dialer = s.cluster.Dial
-	}
+	s.way.Dialer = s.opened.Dial
 	options := s.way
 	options.ClientName, options.Protocol, options.MaxRetries = "fence-proxy-demo", 2, -1
 	s.client = redis.NewClient(&options)
@@ -96,9 +93,7 @@ func (s *store) remove(ctx context.Context, keys ...string) error {
 
 func (s *store) close() {
 	_ = s.client.Close()
-	if s.cluster != nil {
-		s.cluster.Close()
-	}
+	s.opened.Close()
 	if s.embedded != nil {
 		s.embedded.Close()
 	}

@@ -37,8 +37,9 @@ type Manager struct {
 	sink    event.Sink // nil: nobody listens
 	events  sync.Pool  // of those that it is shown
 	recent  recent
-	outside *outside // nil: the store itself grants
 	spans   spans
+	lately  lately
+	outside *outside                   // nil: the store itself grants
 	unfit   atomic.Pointer[UnfitError] // why nothing may be acquired
 
 	mu     sync.Mutex

@@ -480,6 +480,7 @@ func (s *Sequence) setState(state State) {
 		n := int64(1)
 		if state != Held {
 			n = -1
+			s.manager.lately.note(s)
 			if !s.story.doomed {
 				s.tellEnd()
 			}

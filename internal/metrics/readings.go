@@ -19,6 +19,7 @@ type Readings struct {
 	Own           Links // upstream connections of clients
 	Shared        Links // … by clients
 	ConnectErrors int64 // upstream connections that could not be made
+	Failovers     int64 // another node became the primary
 	ScriptReloads int64
 	Batches       Batches
 }
@@ -64,6 +65,7 @@ func (m *Metrics) Reads(ask func() Readings) error {
 	opened := o.counter("upstream.connections.opened", "{connection}", "Connections to Redis that were made.")
 	lost := o.counter("upstream.connections.lost", "{connection}", "Connections to Redis that broke, or that it has closed.")
 	failed := o.counter("upstream.connect.errors", "{connection}", "Connections to Redis that could not be made.")
+	failovers := o.counter("upstream.failovers", "{failover}", "How often another Redis became the primary, behind Sentinels.")
 	scripts := o.counter("script.reloads", "{reload}", "How often Redis had forgotten the scripts and was sent them again.")
 	if o.err != nil {
 		return fmt.Errorf("make the metrics: %w", o.err)
@@ -97,9 +99,10 @@ func (m *Metrics) Reads(ask func() Readings) error {
 			to.ObserveInt64(lost, l.Lost, labelled("kind", kind))
 		}
 		to.ObserveInt64(failed, r.ConnectErrors)
+		to.ObserveInt64(failovers, r.Failovers)
 		to.ObserveInt64(scripts, r.ScriptReloads)
 		return nil
-	}, reads, kinds, holds, oldest, limits, io, up, opened, lost, failed, scripts)
+	}, reads, kinds, holds, oldest, limits, io, up, opened, lost, failed, failovers, scripts)
 	if err != nil {
 		return fmt.Errorf("make the metrics: %w", err)
 	}

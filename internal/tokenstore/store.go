@@ -175,6 +175,9 @@ func (s *Store) raise(grant uint64) {
 	}
 }
 
+// Newest is the largest grant that this proxy has seen: those that it asks for are above it.
+func (s *Store) Newest() uint64 { return s.floor.Load() }
+
 // errElsewhere says that the store itself was asked for a grant.
 var errElsewhere = errors.New("a lock provider elsewhere grants, and not the store")
 

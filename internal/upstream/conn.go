@@ -65,7 +65,8 @@ type Conn struct {
 
 	errors atomic.Int64 // see Errors
 
-	links  *Links                 // nil: nobody counts
+	meter  *Meter                 // nil: nobody counts
+	links  *Links                 // of it
 	closed atomic.Bool            // by the proxy, or its end was asked for
 	timed  atomic.Pointer[timing] // nil: nothing is
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/internal/socket"
@@ -33,15 +34,32 @@ func (l *Links) ended(lost bool) {
 type Meter struct {
 	Own, Shared Links
 	Bytes       socket.Traffic
-	failed      atomic.Int64
+	// ReadOnly, if set before the first connection, is called when Redis refuses a write since it is a replica. It must
+	// not wait.
+	ReadOnly func()
+
+	failed atomic.Int64
 }
+
+// refused looks at an error reply, or the start of one.
+func (m *Meter) refused(frame []byte) {
+	if m != nil && m.ReadOnly != nil && bytes.Contains(frame[:min(len(frame), refusalLooked)], readOnly) {
+		m.ReadOnly()
+	}
+}
+
+// readOnly is what a replica says to a write; to one in a script, before Redis 7, with words in front.
+var readOnly = []byte("-READONLY ")
+
+// refusalLooked is how much of an error is looked at, in bytes.
+const refusalLooked = 256
 
 // Failed returns how many connections could not be made so far.
 func (m *Meter) Failed() int64 { return m.failed.Load() }
 
 // Count has a connection counted, before Serve.
 func (c *Conn) Count(by *Meter) {
-	c.links = &by.Own
+	c.links, c.meter = &by.Own, by
 	c.links.made()
 	c.nc.Count(&by.Bytes)
 }

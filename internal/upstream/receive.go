@@ -131,7 +131,7 @@ func (c *Conn) take(data []byte) (n int, err error) {
 		switch {
 		case x == nil:
 			if data[0] == '-' {
-				c.errors.Add(1)
+				c.failed(data)
 			}
 		case x.atExec():
 			return c.exec(x, data)
@@ -168,13 +168,19 @@ func (c *Conn) take(data []byte) (n int, err error) {
 	return n, nil
 }
 
+// failed counts an error reply to a request that was passed.
+func (c *Conn) failed(data []byte) {
+	c.errors.Add(1)
+	c.meter.refused(data)
+}
+
 // pass takes the replies to pass on that data begins with downstream, in one piece.
 func (c *Conn) pass(data []byte, w awaited) (n int, err error) {
 	c.framer.Interposed = true
 	whole := 0
 	for {
 		if !c.framer.Partial() && data[n] == '-' {
-			c.errors.Add(1)
+			c.failed(data[n:])
 		}
 		used, done, err := c.framer.Scan(data[n:])
 		if err != nil && whole > 0 {
@@ -270,7 +276,9 @@ func (c *Conn) arrived(x *Exchange) error {
 		if other := x.other(); other != nil {
 			return c.other(other, x.quiet)
 		}
-		x.end(c.framer.Type())
+		if x.end(c.framer.Type()); c.framer.Type() == '-' {
+			c.meter.refused(x.Frame(len(x.ends) - 1))
+		}
 		if !x.complete() {
 			return nil
 		}

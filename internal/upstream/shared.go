@@ -136,6 +136,9 @@ func (*sharedTaker) Rest() {}
 // Take takes what has come from the upstream to its calls.
 func (s *sharedTaker) Take(data []byte) (more bool, err error) {
 	for len(data) > 0 {
+		if !s.framer.Partial() && data[0] == '-' {
+			s.meter.refused(data)
+		}
 		used, done, err := s.framer.Scan(data)
 		if err != nil {
 			return false, fmt.Errorf("it does not speak RESP: %w", err)

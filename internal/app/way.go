@@ -1,0 +1,119 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fence-proxy/fence-proxy/internal/cluster"
+	"github.com/fence-proxy/fence-proxy/internal/config"
+	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/sentinel"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
+)
+
+// Way is how an upstream is reached, which may be more than one server.
+type Way struct {
+	// Dial makes a connection. It is a go-redis Dialer.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	cluster  *cluster.Cluster // nil unless the upstream is one
+	sentinel *sentinel.Dialer // nil unless Sentinels name the primary
+	moved    atomic.Pointer[func()]
+}
+
+// OpenWay makes the way to a target. The caller closes it, behind all that goes that way.
+func OpenWay(ctx context.Context, u config.Upstream, target config.Target, log *slog.Logger) (*Way, error) {
+	w := &Way{Dial: new(net.Dialer).DialContext}
+	switch {
+	case target.Cluster != nil:
+		if err := w.openCluster(ctx, u, target, log); err != nil {
+			return nil, err
+		}
+	case target.Sentinels != nil:
+		w.openSentinels(u, target, log)
+	}
+	return w, nil
+}
+
+func (w *Way) openCluster(ctx context.Context, u config.Upstream, target config.Target, log *slog.Logger) (err error) {
+	w.cluster, err = cluster.Open(ctx, cluster.Options{
+		Seeds: target.Cluster, Username: target.Username, Password: target.Password,
+		Dial: w.Dial, DialTimeout: u.DialTimeout,
+		Everywhere:  func(channel []byte) bool { return bytes.HasPrefix(channel, []byte(tokenstore.Prefix)) },
+		Passthrough: u.Cluster == config.ClusterPassthrough, Log: log,
+	})
+	if err != nil {
+		return fmt.Errorf("upstream %s: %w", u.Redacted(), err)
+	}
+	w.Dial = w.cluster.Dial
+	return nil
+}
+
+func (w *Way) openSentinels(u config.Upstream, target config.Target, log *slog.Logger) {
+	w.sentinel = sentinel.Open(sentinel.Options{
+		Name: target.Address, Sentinels: target.Sentinels, Connect: w.Dial, DialTimeout: u.DialTimeout, Log: log,
+		Credentials: func() (username, password string) { return u.Sentinel.Username, u.Sentinel.Password },
+		Login:       func() (username, password string) { return target.Username, target.Password },
+		Switched: func() {
+			if tell := w.moved.Load(); tell != nil {
+				(*tell)()
+			}
+		},
+	})
+	w.Dial = w.sentinel.Dial
+}
+
+// try connects and logs in, for an error that says what is wrong; those of the library tell of its own attempts.
+func (w *Way) try(ctx context.Context, own *redis.Options) error {
+	e := upstream.Endpoint{Options: own, DialTimeout: own.DialTimeout}
+	nc, err := e.Dial(ctx, 0, 2)
+	if err != nil {
+		return err
+	}
+	return nc.Close()
+}
+
+// follow has locks follow what Redis loses when another node becomes the primary.
+func (w *Way) follow(locks *lock.Manager) {
+	if w.sentinel != nil {
+		locks.Follows()
+		moved := locks.Moved
+		w.moved.Store(&moved)
+	}
+}
+
+// suspect takes in that the upstream may have become a replica; nil if there is nobody to tell.
+func (w *Way) suspect() func() {
+	if w.sentinel == nil {
+		return nil
+	}
+	return w.sentinel.Suspect
+}
+
+// failovers is how often another node has become the primary.
+func (w *Way) failovers() int64 {
+	if w.sentinel == nil {
+		return 0
+	}
+	return w.sentinel.Switches()
+}
+
+// Close ends what the way needs. A nil way needs nothing.
+func (w *Way) Close() {
+	if w == nil {
+		return
+	}
+	if w.sentinel != nil {
+		w.sentinel.Close()
+	}
+	if w.cluster != nil {
+		w.cluster.Close()
+	}
+}
