@@ -26,6 +26,13 @@ func Patient(cfg *config.Config) (p *doctor.Patient, discharge func(), err error
 		return nil, nil, ErrEmbedded
 	}
 	own := ownOptions(cfg, target)
+	var way *Way
+	if target.Cluster == nil { // which would be connected to
+		if way, err = OpenWay(context.Background(), cfg.Upstream, target, slog.New(slog.DiscardHandler)); err != nil {
+			return nil, nil, err
+		}
+		own.Dialer = way.Dial
+	}
 	node := redis.NewClient(own)
 	p = &doctor.Patient{
 		Config: cfg, Nodes: []doctor.Node{{Addr: target.Address, Redis: node}}, Area: tokenstore.Area{DB: target.DB},
@@ -42,5 +49,5 @@ func Patient(cfg *config.Config) (p *doctor.Patient, discharge func(), err error
 			return outside.Locker, nil
 		}
 	}
-	return p, func() { _ = node.Close() }, nil
+	return p, func() { _ = node.Close(); way.Close() }, nil
 }
