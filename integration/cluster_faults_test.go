@@ -12,7 +12,7 @@ import (
 // Cases 39 and 70.
 func TestNoUpdateIsLostWhateverHappensToACluster(t *testing.T) {
 	t.Parallel()
-	c := harness.StartCluster(t, 3, 1)
+	c := harness.StartSeverableCluster(t, 3, 1)
 	w := newTurns(t)
 	for i := range 3 {
 		w.keys = append(w.keys, "own:"+c.Key(i*5461+100, ""), fmt.Sprint("ctx:", i, ":a"))
@@ -53,6 +53,12 @@ func TestNoUpdateIsLostWhateverHappensToACluster(t *testing.T) {
 
 	frozen := c.Owner(11022)
 	w.while("a frozen primary", frozen.Pause, func() { frozen.Resume(); c.WaitOK() })
+
+	alone := c.Owner(100)
+	w.while("a primary that is cut off from all others, and not from clients", func() {
+		c.Isolate(alone)
+		harness.Eventually(t, 0, func() bool { now := c.Owner(100); return now != nil && now != alone }, "another takes over")
+	}, func() { c.Join(); c.WaitOK() })
 
 	w.end(c.Client())
 }

@@ -54,7 +54,9 @@ func newTurns(t *testing.T, keys ...string) *turns {
 
 // owner is one more owner, behind a proxy, until the turns end.
 func (w *turns) owner(name string, p *harness.Proxy) {
-	c := p.Client(func(o *redis.Options) { o.PoolSize, o.MaxRetries, o.ReadTimeout, o.ContextTimeoutEnabled = 1, -1, 20*time.Second, true })
+	c := p.Client(func(o *redis.Options) {
+		o.PoolSize, o.MaxRetries, o.ReadTimeout, o.ContextTimeoutEnabled = 1, -1, 20*time.Second, true
+	})
 	w.work.Go(func() {
 		for n := 0; !w.stop.Load() && !w.Failed(); n++ {
 			key := w.keys[(n+len(name))%len(w.keys)]

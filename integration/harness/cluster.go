@@ -20,8 +20,9 @@ type Cluster struct {
 	// their primaries, then those that joined. Roles change with failovers, places don't.
 	Nodes []*ClusterNode
 
-	tb      testing.TB
-	options []RedisOption
+	tb        testing.TB
+	options   []RedisOption
+	severable bool
 }
 
 // ClusterNode is one server of a cluster. Stopped, killed or paused it stays a member, and comes
@@ -32,6 +33,10 @@ type ClusterNode struct {
 	ID string // as CLUSTER MYID says
 
 	ask *redis.Client // straight to the node
+
+	// Of a severable cluster: where its servers come from, and what everybody reaches it by.
+	source    string
+	data, bus *Relay
 }
 
 // StartCluster starts a cluster of so many primaries, which share the slots evenly in their order, with so many
@@ -40,6 +45,22 @@ type ClusterNode struct {
 func StartCluster(tb testing.TB, primaries, replicas int, options ...RedisOption) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, options: options}
+	c.form(primaries, replicas)
+	return c
+}
+
+// StartSeverableCluster is [StartCluster] for a cluster whose nodes can be cut off from each other (Isolate), and not from
+// clients. Its nodes announce relays, and connect to each other from addresses of their own.
+func StartSeverableCluster(tb testing.TB, primaries, replicas int, options ...RedisOption) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, options: options, severable: true}
+	c.form(primaries, replicas)
+	return c
+}
+
+// form starts the nodes and makes them a cluster.
+func (c *Cluster) form(primaries, replicas int) {
+	c.tb.Helper()
 	for range primaries * (1 + replicas) {
 		c.start()
 	}
@@ -59,16 +80,24 @@ func StartCluster(tb testing.TB, primaries, replicas int, options ...RedisOption
 		c.replicate(n, c.Nodes[i/replicas])
 	}
 	c.WaitOK()
-	return c
 }
 
 // start starts a server that is in cluster mode and knows nobody.
 func (c *Cluster) start() *ClusterNode {
 	c.tb.Helper()
 	port := freeClusterPort(c.tb)
-	n := &ClusterNode{Redis: StartRedis(c.tb, append([]RedisOption{withPort(port), WithArgs(
+	n := &ClusterNode{}
+	options := []RedisOption{withPort(port), WithArgs(
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
-	)}, c.options...)...)}
+	)}
+	if c.severable {
+		n.source = fmt.Sprintf("127.0.0.%d", 10+len(c.Nodes))
+		n.data, n.bus = StartRelay(c.tb, loopback(port)), StartRelay(c.tb, loopback(port+busOffset))
+		options = append(options, withFile(c.tb, "bind-source-addr "+n.source), WithArgs(
+			"--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", portOf(n.data.Addr), "--cluster-announce-bus-port", portOf(n.bus.Addr),
+		))
+	}
+	n.Redis = StartRedis(c.tb, append(options, c.options...)...)
 	n.ask = n.Client(func(o *redis.Options) { o.MaxRetries = -1 })
 	n.ID, _ = n.do(context.Background(), "CLUSTER", "MYID").(string)
 	c.Nodes = append(c.Nodes, n)
@@ -79,7 +108,11 @@ func (c *Cluster) start() *ClusterNode {
 func (c *Cluster) meet(nodes ...*ClusterNode) {
 	c.tb.Helper()
 	for _, n := range nodes {
-		c.Nodes[0].do(context.Background(), "CLUSTER", "MEET", "127.0.0.1", n.Port)
+		meet := []any{"CLUSTER", "MEET", "127.0.0.1", n.Port}
+		if c.severable {
+			meet = []any{"CLUSTER", "MEET", "127.0.0.1", portOf(n.data.Addr), portOf(n.bus.Addr)}
+		}
+		c.Nodes[0].do(context.Background(), meet...)
 	}
 	c.eventually("all nodes know each other", func(n *ClusterNode) bool {
 		info := n.nodes()
@@ -91,6 +124,29 @@ func (c *Cluster) meet(nodes ...*ClusterNode) {
 func (c *Cluster) replicate(n, of *ClusterNode) {
 	c.tb.Helper()
 	n.do(context.Background(), "CLUSTER", "REPLICATE", of.ID)
+}
+
+// Isolate cuts a node of a severable cluster off from all others; clients still reach it. Until Join.
+func (c *Cluster) Isolate(n *ClusterNode) {
+	for _, other := range c.Nodes {
+		if other == n {
+			continue
+		}
+		for _, r := range []*Relay{n.data, n.bus} {
+			r.Bar(other.source)
+		}
+		for _, r := range []*Relay{other.data, other.bus} {
+			r.Bar(n.source)
+		}
+	}
+}
+
+// Join ends what Isolate has done.
+func (c *Cluster) Join() {
+	for _, n := range c.Nodes {
+		n.data.Admit()
+		n.bus.Admit()
+	}
 }
 
 // AddPrimary has a new node join, which has no slots yet.
@@ -382,16 +438,23 @@ func withPort(port int) RedisOption {
 	return func(r *Redis) { r.Addr, r.Port = loopback(port), port }
 }
 
+// busOffset is how far above its port a node's cluster bus is.
+const busOffset = 10000
+
+func portOf(addr string) string {
+	_, port, _ := strings.Cut(addr, ":")
+	return port
+}
+
 // freeClusterPort is a free port whose cluster bus, 10000 above, is free as well.
 func freeClusterPort(tb testing.TB) int {
 	tb.Helper()
-	const bus = 10000
 	for {
 		port := FreePort(tb)
-		if port+bus > lastPort {
+		if port+busOffset > lastPort {
 			continue
 		}
-		if entry := claim(port + bus); entry != nil {
+		if entry := claim(port + busOffset); entry != nil {
 			tb.Cleanup(func() { _ = entry.Close() })
 			return port
 		}
