@@ -48,6 +48,7 @@ type Cluster struct {
 
 	topology atomic.Pointer[topology]
 	finding  finding
+	look     chan struct{} // asks for a search soon
 	down     trouble // since when nodes say that the cluster is down
 	killed   atomic.Int64
 
@@ -65,7 +66,7 @@ var ErrClosed = errors.New("the way to the cluster is closed")
 
 // Open asks the seeds for the cluster's slots and commands. The caller closes the Cluster.
 func Open(ctx context.Context, o Options) (*Cluster, error) {
-	c := &Cluster{options: o, picked: rand.Uint32(), nodes: map[string]*node{}, fronts: map[*front]struct{}{}}
+	c := &Cluster{options: o, picked: rand.Uint32(), look: make(chan struct{}, 1), nodes: map[string]*node{}, fronts: map[*front]struct{}{}}
 	if err := c.find(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +87,7 @@ func (c *Cluster) ask(addr string) *redis.Options {
 	return &redis.Options{
 		Addr: addr, Username: c.options.Username, Password: c.options.Password, Protocol: 2, MaxRetries: -1, PoolSize: 1,
 		ClientName: "fence-proxy", Dialer: c.options.Dial, DialTimeout: c.options.DialTimeout, ReadTimeout: c.options.DialTimeout,
-		ContextTimeoutEnabled: true,
+		ContextTimeoutEnabled: true, DialerRetries: 1,
 	}
 }
 

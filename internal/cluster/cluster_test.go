@@ -61,6 +61,11 @@ func dial(t *testing.T, c *cluster.Cluster) *line {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
+	return newLine(t, nc)
+}
+
+func newLine(t *testing.T, nc net.Conn) *line {
+	t.Helper()
 	return &line{nc, bufio.NewReaderSize(nc, 64<<10), t}
 }
 

@@ -18,6 +18,8 @@ const (
 	lookEvery = 10 * time.Second
 	// lookOut is how often it is looked whether a node leaves commands unanswered.
 	lookOut = time.Second
+	// lookPause is the least time between two searches that are asked for.
+	lookPause = 100 * time.Millisecond
 )
 
 // finding makes one search of many that are asked for at once.
@@ -26,12 +28,12 @@ type finding struct {
 	began time.Time  // the last one that found something
 }
 
-// find asks nodes for the slots until one answers. Who comes while a search is on has its result only if it began later.
+// find asks nodes for the slots until one answers, unless that was done just now.
 func (c *Cluster) find(ctx context.Context) error {
 	asked := time.Now()
 	c.finding.mu.Lock()
 	defer c.finding.mu.Unlock()
-	if c.finding.began.After(asked) {
+	if c.finding.began.After(asked.Add(-lookPause)) {
 		return nil
 	}
 	began := time.Now()
@@ -120,6 +122,12 @@ func (c *Cluster) follow(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-c.look:
+			_ = c.find(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookPause):
+			}
 		case now := <-ticker.C:
 			late := false
 			c.each(func(f *front) {

@@ -34,19 +34,20 @@ type front struct {
 	pair *socket.Conn
 
 	// the router's
-	in       inbox
-	parser   *resp.RequestParser
-	topology *topology // by which is routed; another is taken when nothing is under way
-	home     *node     // gets what has no keys
-	main     map[*node]*conn
-	batch    []entry // to be queued
-	touched  []*conn
-	session  session
-	tx       *transaction // nil outside MULTI
-	watches  bool         // the client has said WATCH, and nothing since that ends it
-	watched  *conn        // where it stands
-	written  *conn        // of the last write
-	caching  []byte       // CLIENT CACHING, which is about the next command
+	in           inbox
+	parser       *resp.RequestParser
+	topology     *topology // by which is routed; another is taken when nothing is under way
+	home         *node     // gets what has no keys
+	main         map[*node]*conn
+	batch        []entry // to be queued
+	touched      []*conn
+	session      session
+	tx           *transaction // nil outside MULTI
+	watches      bool         // the client has said WATCH, and nothing since that ends it
+	watchedSlots []int
+	watched      *conn  // where it stands
+	written      *conn  // of the last write
+	caching      []byte // CLIENT CACHING, which is about the next command
 	everywhere
 	args [][]byte // of commands that the router makes
 

@@ -61,6 +61,18 @@ func redirected(line []byte, asked string) redirect {
 type trials struct {
 	count int
 	since time.Time // the first hindrance
+	line  string    // the last error that says something to who knows of no nodes
+}
+
+// said is the error that the client gets.
+func (t *trials) said(r redirect) string {
+	switch {
+	case t.line != "":
+		return t.line
+	case r.what == noScript:
+		return r.line
+	}
+	return "-TRYAGAIN fence-proxy: the nodes say of each other that they have the command's slot\r\n"
 }
 
 const (
@@ -82,7 +94,7 @@ func (f *front) recover() error {
 		f.mu.Lock()
 		if f.queue.len == 0 {
 			f.trouble.Store(false)
-			if f.err == nil {
+			if f.err == nil && !f.nudged.Load() {
 				_ = f.pair.SetReadDeadline(time.Time{})
 			}
 			f.mu.Unlock()
@@ -124,8 +136,11 @@ func (f *front) retry(e *entry) error {
 	case unsent:
 		since = f.c.node(r.addr).down.since()
 	}
+	if r.what == tryAgain || r.what == down || r.what == unsent {
+		e.trials.line = r.line
+	}
 	if r.last || time.Since(since) > Patience && e.trials.count > 1 {
-		return f.giveUp(e, r.line)
+		return f.giveUp(e, e.trials.said(r))
 	}
 	if pause := e.trials.pause(r.what); pause > 0 {
 		if err := f.await(pause, func() bool { return false }); err != nil {
@@ -135,9 +150,6 @@ func (f *front) retry(e *entry) error {
 	switch r.what {
 	case moved:
 		f.c.moved(r.slot, f.c.node(r.addr))
-		if e.trials.count == 1 {
-			f.c.refresh()
-		}
 	case down, unsent:
 		f.c.refresh()
 	}
@@ -205,12 +217,13 @@ func (f *front) resend(e *entry, r redirect) error {
 	}
 	c.pending++
 	c.since = time.Now()
-	f.mu.Unlock()
+	raw := e.raw
+	f.mu.Unlock() // from here on the entry may be answered
 	c.box.add(requests)
 	for _, p := range pieces {
 		c.box.add(p)
 	}
-	c.box.add(e.raw)
+	c.box.add(raw)
 	return c.send()
 }
 

@@ -273,7 +273,7 @@ func (f *front) reset(r *request) error {
 	f.mu.Lock()
 	f.watched = nil
 	f.mu.Unlock()
-	f.watches = false
+	f.watches, f.watchedSlots = false, nil
 	f.put(&entry{kind: part, slot: -1, c: home, raw: r.raw, job: j})
 	if err := f.drained(); err != nil {
 		return err

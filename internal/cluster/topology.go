@@ -153,4 +153,8 @@ func (c *Cluster) moved(slot int, to *node) {
 	owners := t.owners()
 	owners[slot] = to
 	c.topology.Store(newTopology(owners, t.failed))
+	select {
+	case c.look <- struct{}{}: // others may have moved, too
+	default:
+	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
@@ -17,6 +18,7 @@ type transaction struct {
 	c       *conn // nil: not known yet
 	slot    int   // of its keys; noKeys until there are some
 	watched bool  // a WATCH stands: EXEC may answer nil
+	watches []int // slots of what is watched
 	aborted bool  // a command was refused here
 	held    []heldCommand
 	told    int // so many of held are answered
@@ -63,7 +65,7 @@ func (f *front) begin(r *request) error {
 	tx := &transaction{slot: noKeys, held: []heldCommand{hold(r)}}
 	f.setTransaction(tx)
 	if f.watched != nil {
-		tx.watched = true
+		tx.watched, tx.watches = true, f.watchedSlots
 		f.place(tx, f.watched)
 	}
 	return nil
@@ -102,6 +104,9 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 		tx.held = append(tx.held, hold(r))
 		return nil
 	case at == noKeys:
+	case tx.watched && f.topology.of(at) != tx.c.n && !slices.Contains(tx.watches, at):
+		tx.aborted = true
+		return f.answerInside(crossSlot)
 	case tx.slot == noKeys:
 		tx.slot = at
 	case tx.slot != at:
@@ -273,7 +278,7 @@ func (f *front) used() {
 	f.mu.Lock()
 	f.tx, f.watched = nil, nil
 	f.mu.Unlock()
-	f.watches = false
+	f.watches, f.watchedSlots = false, nil
 }
 
 // discard takes DISCARD.
@@ -328,7 +333,7 @@ func (f *front) watch(cmd *command.Command, r *request) error {
 		f.mu.Lock()
 		f.watched = nil
 		f.mu.Unlock()
-		f.watches = false
+		f.watches, f.watchedSlots = false, nil
 		if c == nil {
 			return f.toSlot(cmd, entry{kind: passed, slot: noKeys, raw: r.raw, in: r.in})
 		}
@@ -343,6 +348,9 @@ func (f *front) watch(cmd *command.Command, r *request) error {
 	}
 	if at != noKeys {
 		f.watches = true
+		if !slices.Contains(f.watchedSlots, at) {
+			f.watchedSlots = append(f.watchedSlots, at)
+		}
 		f.mu.Lock()
 		f.watched = c
 		f.mu.Unlock()
