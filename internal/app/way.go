@@ -46,8 +46,8 @@ func (w *Way) openCluster(ctx context.Context, u config.Upstream, target config.
 	w.cluster, err = cluster.Open(ctx, cluster.Options{
 		Seeds: target.Cluster, Username: target.Username, Password: target.Password,
 		Dial: w.Dial, DialTimeout: u.DialTimeout,
-		Everywhere:  func(channel []byte) bool { return bytes.HasPrefix(channel, []byte(tokenstore.Prefix)) },
-		Passthrough: u.Cluster == config.ClusterPassthrough, Log: log,
+		Everywhere: func(channel []byte) bool { return bytes.HasPrefix(channel, []byte(tokenstore.Prefix)) },
+		Log:        log,
 	})
 	if err != nil {
 		return fmt.Errorf("upstream %s: %w", u.Redacted(), err)

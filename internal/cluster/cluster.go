@@ -34,8 +34,6 @@ type Options struct {
 	// Everywhere are channels to which clients subscribe at every primary: a script at any of them may ask whether somebody
 	// hears it. Nil: none.
 	Everywhere func(channel []byte) bool
-	// Passthrough has INFO and HELLO say that there is a cluster.
-	Passthrough bool
 	Log         *slog.Logger
 }
 

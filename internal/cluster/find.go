@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -82,7 +83,13 @@ func (c *Cluster) candidates() []string {
 func (c *Cluster) askNode(ctx context.Context, addr string) (t *topology, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
 	defer cancel()
-	client := redis.NewClient(c.ask(addr))
+	nc, err := c.options.Dial(ctx, "tcp", addr) // here, since go-redis logs each failure
+	if err != nil {
+		return nil, false, err
+	}
+	options := c.ask(addr)
+	options.Dialer = func(context.Context, string, string) (net.Conn, error) { return nc, nil }
+	client := redis.NewClient(options)
 	defer client.Close()
 	pipe := client.Pipeline()
 	info, slots, nodes := pipe.ClusterInfo(ctx), pipe.ClusterSlots(ctx), pipe.ClusterNodes(ctx)

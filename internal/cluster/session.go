@@ -152,7 +152,7 @@ func (f *front) introduced(cmd *command.Command, what string, r *request) error 
 		f.mu.Lock()
 		f.take(cmd, what, r)
 		f.mu.Unlock()
-		if cmd.Name == "hello" && !f.c.options.Passthrough {
+		if cmd.Name == "hello" {
 			answer = bytes.Replace(answer, []byte("$4\r\nmode\r\n$7\r\ncluster\r\n"), []byte("$4\r\nmode\r\n$10\r\nstandalone\r\n"), 1)
 		}
 	}

@@ -35,7 +35,11 @@ func (f *front) spread(cmd *command.Command, r *request) (done bool, err error) 
 	case "scan":
 		return true, f.scan(r)
 	case "info":
-		return true, f.one(r, f.c.standalone)
+		return true, f.one(r, standalone)
+	case "script|load":
+		if len(r.args) == 3 {
+			f.c.scripts.learn(r.args[2])
+		}
 	case "script|flush":
 		f.c.scripts.clear()
 	case "client|kill":
@@ -198,9 +202,9 @@ func (f *front) one(r *request, rewrite func(reply []byte) []byte) error {
 }
 
 // standalone rewrites an INFO of a node of a cluster.
-func (c *Cluster) standalone(reply []byte) []byte {
+func standalone(reply []byte) []byte {
 	v, _, err := resp.ParseValue(reply)
-	if err != nil || c.options.Passthrough || v.Type != '$' && v.Type != '=' || v.Null {
+	if err != nil || v.Type != '$' && v.Type != '=' || v.Null {
 		return reply
 	}
 	text := strings.Replace(string(v.Str), "redis_mode:cluster\r\n", "redis_mode:standalone\r\n", 1)

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
@@ -172,6 +173,15 @@ func (f *front) toListener(cmd *command.Command, r *request) error {
 	if at == nil {
 		return f.toSlot(cmd, entry{kind: passed, slot: noKeys, raw: r.raw, in: r.in})
 	}
-	f.put(&entry{kind: passed, slot: elsewhere, c: at, raw: r.raw, in: r.in})
+	if f.slotOf(cmd, r.args) == noKeys {
+		f.put(&entry{kind: passed, slot: elsewhere, c: at, raw: r.raw, in: r.in})
+		return nil
+	}
+	// Redis would look at its slot first. Its words are those that it has for another command.
+	name := []byte("'" + strings.ReplaceAll(cmd.Name, "|", " ") + "'")
+	j := newJob(1, func(replies [][]byte) []byte { return bytes.Replace(replies[0], []byte("'time'"), name, 1) })
+	f.put(&entry{kind: part, slot: elsewhere, c: at, raw: timeRequest, job: j})
 	return nil
 }
+
+var timeRequest = resp.AppendCommandStrings(nil, "TIME")
