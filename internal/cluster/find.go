@@ -39,28 +39,38 @@ func (c *Cluster) find(ctx context.Context) error {
 	}
 	began := time.Now()
 	var errs []error
-	var second *topology // of a node that is cut off from the others
+	for _, patience := range []time.Duration{min(lookOut, c.options.DialTimeout), c.options.DialTimeout} { // one may be frozen
+		t, failed := c.askAll(ctx, patience)
+		if t != nil {
+			c.found(t, began)
+			return nil
+		}
+		errs = failed
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return fmt.Errorf("ask the cluster's nodes for its slots: %w", errors.Join(errs...))
+}
+
+// askAll asks one node after the other, each for so long at most, until one sees a whole cluster. One that does not is
+// second choice: it is cut off from the others.
+func (c *Cluster) askAll(ctx context.Context, patience time.Duration) (second *topology, errs []error) {
 	for _, addr := range c.candidates() {
-		t, ok, err := c.askNode(ctx, addr)
+		t, ok, err := c.askNode(ctx, addr, patience)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
 			if ctx.Err() != nil {
-				return errors.Join(errs...)
+				return nil, errs
 			}
-			continue
-		case !ok:
+		case ok:
+			return t, nil
+		default:
 			second = t
-			continue
 		}
-		c.found(t, began)
-		return nil
 	}
-	if second != nil {
-		c.found(second, began)
-		return nil
-	}
-	return fmt.Errorf("ask the cluster's nodes for its slots: %w", errors.Join(errs...))
+	return second, errs
 }
 
 // candidates are whom to ask: primaries in any order, then seeds.
@@ -80,8 +90,8 @@ func (c *Cluster) candidates() []string {
 }
 
 // askNode asks one node. ok is false if it does not see a whole cluster.
-func (c *Cluster) askNode(ctx context.Context, addr string) (t *topology, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.DialTimeout)
+func (c *Cluster) askNode(ctx context.Context, addr string, patience time.Duration) (t *topology, ok bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	nc, err := c.options.Dial(ctx, "tcp", addr) // here, since go-redis logs each failure
 	if err != nil {
