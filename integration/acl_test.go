@@ -37,6 +37,9 @@ func allow(t *testing.T, server *harness.Redis, name, rights string) {
 		args = append(args, r)
 	}
 	err := server.Client().Do(t.Context(), args...).Err()
+	if err != nil && strings.Contains(err.Error(), "modifier '%R~") { // before 7.0 a key may be read and written, or neither
+		t.Skip("this server has no users who only read a key: ", err)
+	}
 	if err != nil && strings.Contains(err.Error(), "modifier '&") { // before 6.2 there are no rights to channels
 		args = slices.DeleteFunc(args, func(a any) bool { return strings.HasPrefix(a.(string), "&") })
 		err = server.Client().Do(t.Context(), args...).Err()
@@ -91,7 +94,11 @@ func TestAUserWithoutRightsToAGuardedKeyIsToldByRedis(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t, endless("0s"))
 	for _, server := range []*harness.Redis{w.straight, w.behind} {
-		allow(t, server, "agent", "+get +set +mget +mset +del +ping +reset ~ctx:mine ~free "+guardRights(t))
+		reset := ""
+		if knows(t, server, "reset") {
+			reset = "+reset "
+		}
+		allow(t, server, "agent", "+get +set +mget +mset +del +ping "+reset+"~ctx:mine ~free "+guardRights(t))
 		allow(t, server, "reader", "+get +mget %R~ctx:* "+guardRights(t))
 		allow(t, server, "nobody", "+get +set ~none")
 	}

@@ -595,13 +595,19 @@ var stories = []struct {
 		const set = "return redis.call('set', KEYS[1], ARGV[1])"
 		const library = "#!lua name=lib\nredis.register_function('put', function(keys, args) return redis.call('set', keys[1], args[1]) end)"
 		a, b := s.a(), s.b()
-		a.does("lib", "FUNCTION", "LOAD", library)
+		functions := knows(s.T, s.server, "function")
+		if functions {
+			a.does("lib", "FUNCTION", "LOAD", library)
+		}
 		a.fails("NOSCRIPT", "EVALSHA", strings.Repeat("0", 40), "1", "ctx:s", "x")
 		for _, call := range [][]string{
 			{"EVAL", set, "1", "ctx:s"},
 			{"EVALSHA", s.server.Client().ScriptLoad(s.Context(), set).Val(), "1", "ctx:s"},
 			{"FCALL", "put", "1", "ctx:s"},
 		} {
+			if call[0] == "FCALL" && !functions {
+				continue
+			}
 			b.does("OK", append(call, "before")...)
 			a.does("before", "GET", "ctx:s")
 			s.record.loses(s.record.hold)
@@ -630,6 +636,8 @@ var stories = []struct {
 		dump.Set(s.Context(), "free", "f", 0)
 		dump.RPush(s.Context(), "list", "1")
 		restored := dump.Dump(s.Context(), "free").Val()
+		lacks := newLacking(s.server)
+		getsWhatItReplaces := takes(s.T, s.server, "SET", "probe", "v", "GET") // since 6.2
 		b := s.b()
 		for _, write := range [][]string{
 			{"SET", "ctx:s", "A's"},
@@ -654,6 +662,9 @@ var stories = []struct {
 			{"JSON.SET", "ctx:s", "$", "A's"},
 			{"JSON.MERGE", "ctx:s", "$", "A's"},
 		} {
+			if lacks.any(s.T, [][]string{write}) || slices.Contains(write, "GET") && !getsWhatItReplaces {
+				continue
+			}
 			dump.Set(s.Context(), "free", "f", 0)
 			dump.Del(s.Context(), "ctx:s")
 			b.does("OK", "SET", "ctx:s", "before")
@@ -674,13 +685,10 @@ var stories = []struct {
 			}
 		}
 
-		// What this Redis does not know it refuses itself, and a change of the expiry changes no value.
+		// A change of the expiry changes no value.
 		a := s.a()
 		b.does("OK", "SET", "ctx:s", "B's")
 		a.does("B's", "GET", "ctx:s")
-		a.fails("ERR syntax", "SET", "ctx:s", "A's", "IFEQ", "B's")
-		a.fails("ERR unknown command", "DELEX", "ctx:s", "IFEQ", "B's")
-		a.fails("ERR unknown command", "MSETEX", "1", "ctx:s", "A's", "EX", "100")
 		a.does(int64(1), "EXPIRE", "ctx:s", "100")
 		a.does("OK", "SET", "ctx:s", "A's")
 

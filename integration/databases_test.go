@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -50,6 +51,7 @@ func TestWhatIsWrittenInAnotherDatabaseIsFencedThere(t *testing.T) {
 		for _, in := range []string{"", " in a transaction"} {
 			t.Run(name+in, func(t *testing.T) {
 				server := harness.StartRedis(t)
+				needs(t, server, strings.ToLower(write[0]))
 				proxyA, proxyB := two(t, server, longHolds...)
 				there := recordIn(t, server, 1, "ctx:s")
 				a, _ := connect(t, "A", proxyA.Addr)

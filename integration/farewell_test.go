@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/fence-proxy/fence-proxy/integration/harness"
@@ -28,6 +29,9 @@ func TestLeavingChannelsLeavesTheOrderOfRepliesAlone(t *testing.T) {
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server})
 	for _, protocol := range []string{"2", "3"} {
 		for _, leave := range []string{"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"} {
+			if !knows(t, server, strings.ToLower(leave)) {
+				continue
+			}
 			client := greet(t, proxy.Addr, protocol)
 			client.Send(harness.Encode(leave) + harness.Encode(leave, "a", "b") + harness.Encode("SELECT", "1") + harness.Encode("PING"))
 			for range 3 {

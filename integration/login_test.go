@@ -193,6 +193,7 @@ func TestNobodyIsServedAsSomebodyElse(t *testing.T) {
 func TestAClientThatIsLoggedOutSharesWithNobody(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
+	needs(t, w.server, "reset")
 	clients := logIn(t, w.proxy, "AUTH", "agent", "pw")
 	w.shares(clients, nil, "GET", "mine:k")
 	w.acl("SETUSER default resetkeys ~all:*")

@@ -399,6 +399,7 @@ func TestTransactionsWithoutAHoldAreAppliedIfNobodyHasWritten(t *testing.T) {
 func TestGetexWithoutAHoldIsARead(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
+	needs(t, server, "getex")
 	proxyA, proxyB := two(t, server, "mode: fence", "wait: 0s")
 	a, _ := connect(t, "A", proxyA.Addr)
 	b, _ := connect(t, "B", proxyB.Addr)

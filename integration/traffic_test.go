@@ -462,11 +462,12 @@ type players struct {
 	t     *testing.T
 	addrs map[string]string // of each process
 	conns map[string]*harness.RawConn
+	lacks *lacking
 }
 
 func newPlayers(t *testing.T, server *harness.Redis, rules string) *players {
 	t.Helper()
-	p := &players{t: t, addrs: map[string]string{"R": server.Addr}, conns: map[string]*harness.RawConn{}}
+	p := &players{t: t, addrs: map[string]string{"R": server.Addr}, conns: map[string]*harness.RawConn{}, lacks: newLacking(server)}
 	for _, name := range []string{"A", "B"} {
 		p.addrs[name] = harness.StartProxy(t, harness.ProxyOptions{Name: name + "'s", Redis: server, ConfigYAML: rules}).Addr
 	}
@@ -486,11 +487,16 @@ func (p *players) play(traffic string) {
 		}
 		says, hears, told := strings.Cut(says, " => ")
 		commands := strings.Split(says, " | ")
-		conn := p.connection(who)
 		segment := ""
-		for _, c := range commands {
-			segment += harness.Encode(strings.Fields(c)...)
+		calls := make([][]string, len(commands))
+		for i, c := range commands {
+			calls[i] = strings.Fields(c)
+			segment += harness.Encode(calls[i]...)
 		}
+		if p.lacks.any(p.t, calls) {
+			continue
+		}
+		conn := p.connection(who)
 		conn.Send(segment)
 		var heard []string
 		wants := strings.Split(hears, " | ")

@@ -205,7 +205,7 @@ func report(t *testing.T, p *Pair, v Vocabulary, m mode) {
 // longer than it says.
 func startRedis(t *testing.T) *harness.Redis {
 	t.Helper()
-	return harness.StartRedis(t, harness.WithArgs("--enable-debug-command", "yes", "--hz", "500", "--dynamic-hz", "no"))
+	return harness.StartRedis(t, harness.Enabling(t, "debug"), harness.WithArgs("--hz", "500", "--dynamic-hz", "no"))
 }
 
 func attach(t *testing.T, r *harness.Redis) *server {
