@@ -12,21 +12,12 @@ import (
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
-// guardRights are what a guarded client's user needs beside its own commands and keys, as the README
+// guardRights are what a guarded client's user needs beside its own commands and keys, as docs/acl.md
 // has it.
 func guardRights(t *testing.T) string {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(readme)) {
-		if at := strings.Index(line, "+eval "); at >= 0 && strings.Contains(line, "~fence-proxy:*") {
-			return strings.TrimSpace(line[at:])
-		}
-	}
-	t.Fatal("the README does not name the rights")
-	return ""
+	command := recipe(t, "Agents with users of their own", "redis")[0]
+	return command[strings.Index(command, "+eval "):]
 }
 
 // allow makes a user at a Redis; the password is "pw".
@@ -49,7 +40,7 @@ func allow(t *testing.T, server *harness.Redis, name, rights string) {
 	}
 }
 
-func TestAGuardedClientsUserNeedsTheRightsThatTheReadmeNames(t *testing.T) {
+func TestAGuardedClientsUserNeedsTheRightsThatTheDocsName(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})

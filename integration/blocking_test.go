@@ -47,10 +47,15 @@ func TestBlockingCommandsSoundAsAtRedis(t *testing.T) {
 	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
-	lacks := newLacking(behind)
+	lacks := newLacking(t, behind)
 	for _, lines := range blockings {
 		if strings.Contains(lines, "later:") && lacks.any(t, callsOf(lines)) {
 			continue // nobody blocks
+		}
+		if strings.Contains(lines, "STREAMS ctx:x >|later:DEL") || strings.Contains(lines, "STREAMS ctx:x >|later:SET") {
+			if !knows(t, direct, "function") {
+				continue // before 7.0 nobody is told that the stream is gone
+			}
 		}
 		for _, protocol := range []string{"2", "3"} {
 			t.Run(fmt.Sprintf("%s, RESP%s", lines, protocol), func(t *testing.T) {
@@ -217,7 +222,7 @@ func TestABlockedClientThatLeavesTakesNothing(t *testing.T) {
 func TestABlockedClientIsKnownToRedis(t *testing.T) {
 	t.Parallel()
 	direct, behind := harness.StartRedis(t), harness.StartRedis(t)
-	lacks := newLacking(behind)
+	lacks := newLacking(t, behind)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding()})
 	unblocked := func(addr string, server *harness.Redis, protocol, command, how string) (heard string) {
 		conn := greet(t, addr, protocol)

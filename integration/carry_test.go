@@ -110,7 +110,7 @@ func TestAClientWhoseStateIsLostIsClosed(t *testing.T) {
 		"CLIENT TRACKING ON", "CLIENT NO-EVICT ON", "CLIENT ID", "BLPOP none 0",
 	} {
 		t.Run(state, func(t *testing.T) {
-			if newLacking(server).any(t, [][]string{strings.Fields(state)}) {
+			if newLacking(t, server).any(t, [][]string{strings.Fields(state)}) {
 				t.Skip("this server lacks it")
 			}
 			client, conn := connect(t, "client", proxy.Addr)

@@ -636,7 +636,7 @@ var stories = []struct {
 		dump.Set(s.Context(), "free", "f", 0)
 		dump.RPush(s.Context(), "list", "1")
 		restored := dump.Dump(s.Context(), "free").Val()
-		lacks := newLacking(s.server)
+		lacks := newLacking(s.T, s.server)
 		getsWhatItReplaces := takes(s.T, s.server, "SET", "probe", "v", "GET") // since 6.2
 		b := s.b()
 		for _, write := range [][]string{

@@ -98,6 +98,7 @@ func TestAMisusedTransactionLeavesTheConnectionAsRedisWould(t *testing.T) {
 	for _, config := range []string{"rules: []\n", guarding("writes_per_read: many")} {
 		for _, others := range []int{0, 8} { // so many share connections
 			w := startTwins(t, config)
+			confirmsLeaving(t, w.straight)
 			if others > 0 {
 				crowd(t, w.proxy, others)
 			}

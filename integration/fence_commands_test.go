@@ -583,7 +583,7 @@ func TestTheReplyOfAWriteThatIsCarriedOutOnceIsRedissOwn(t *testing.T) {
 	t.Parallel()
 	behind := harness.StartRedis(t)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: guarding(longHolds...)})
-	lacks := newLacking(behind)
+	lacks := newLacking(t, behind)
 	straight := map[string]*harness.RawConn{} // a Redis for each protocol
 	for _, protocol := range []string{"2", "3"} {
 		straight[protocol] = greet(t, harness.StartRedis(t).Addr, protocol)

@@ -740,7 +740,7 @@ func TestGETEXOfASessionThatAnotherHoldsChangesNothing(t *testing.T) {
 func TestWhatIsRefusedHasChangedNoOtherKey(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
-	lacks := newLacking(server)
+	lacks := newLacking(t, server)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("100ms")})
 	patient := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
 	holder, _ := connect(t, "holder", proxy.Addr)
@@ -831,7 +831,10 @@ func TestACommandThatTheProxyDoesNotKnowIsNotCarriedOut(t *testing.T) {
 	client.does(nil, "GET", "ctx:k")
 	for _, unknown := range []string{"JSON.SET ctx:k $ 1", "STRALGO LCS KEYS ctx:l ctx:l", "GET|SET ctx:k"} {
 		name, _, _ := strings.Cut(unknown, " ")
-		if text := client.fails("ERR", strings.Fields(unknown)...); !strings.Contains(text, "unknown command '"+name+"'") {
+		if knows(t, server, strings.ToLower(name)) {
+			continue
+		}
+		if text := client.fails("ERR", strings.Fields(unknown)...); !strings.Contains(strings.ReplaceAll(text, "`", "'"), "unknown command '"+name+"'") {
 			t.Errorf("%s: %s, want Redis's own words", unknown, text)
 		}
 	}

@@ -125,6 +125,7 @@ S: SET ctx:s z => 1
 func TestASubscriberIsServedAsByRedis(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
+	confirmsLeaving(t, w.straight)
 	w.one(t, "2", subscriberOfRESP2)
 	w.one(t, "3", subscriberOfRESP3)
 }
@@ -217,6 +218,7 @@ func TestAMonitorIsServedAsByRedis(t *testing.T) {
 func TestRepliesThatAreTurnedOffAreNotSent(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
+	confirmsLeaving(t, w.straight)
 	for _, protocol := range []string{"2", "3"} {
 		w.one(t, protocol, `
 			A: SET ctx:s 1 => 1

@@ -467,7 +467,7 @@ type players struct {
 
 func newPlayers(t *testing.T, server *harness.Redis, rules string) *players {
 	t.Helper()
-	p := &players{t: t, addrs: map[string]string{"R": server.Addr}, conns: map[string]*harness.RawConn{}, lacks: newLacking(server)}
+	p := &players{t: t, addrs: map[string]string{"R": server.Addr}, conns: map[string]*harness.RawConn{}, lacks: newLacking(t, server)}
 	for _, name := range []string{"A", "B"} {
 		p.addrs[name] = harness.StartProxy(t, harness.ProxyOptions{Name: name + "'s", Redis: server, ConfigYAML: rules}).Addr
 	}

@@ -23,7 +23,7 @@ type twins struct {
 func startTwins(t *testing.T, config string, options ...harness.RedisOption) *twins {
 	t.Helper()
 	straight, behind := harness.StartRedis(t, options...), harness.StartRedis(t, options...)
-	return &twins{t, straight, behind, newLacking(straight), harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: config})}
+	return &twins{t, straight, behind, newLacking(t, straight), harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: config})}
 }
 
 // twin is one who speaks to both.

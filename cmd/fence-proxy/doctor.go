@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -27,6 +28,7 @@ The exit status is 0 without a fail, 1 with one, 2 for a bad command line or con
 	}
 	path := cmd.Flags().String("config", "", "configuration `file`")
 	cmd.Flags().String("upstream", "", "the Redis, in place of the file's, as `URL`")
+	operator := cmd.Flags().String("operator", os.Getenv("FENCE_OPERATOR_URL"), "the same Redis with a user who may ask more than the proxy's (ACL LIST, CONFIG GET), as `URL`; or FENCE_OPERATOR_URL")
 	asJSON := cmd.Flags().Bool("json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := config.Load(*path, cmd.Flags())
@@ -34,7 +36,7 @@ The exit status is 0 without a fail, 1 with one, 2 for a bad command line or con
 			return err
 		}
 		logging.Disable() // of go-redis, whose remarks would stand between the findings
-		patient, discharge, err := app.Patient(cfg)
+		patient, discharge, err := app.Patient(cfg, *operator)
 		if errors.Is(err, app.ErrEmbedded) {
 			return usageError{err}
 		}

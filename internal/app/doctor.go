@@ -2,10 +2,10 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"strings"
-
-	"crypto/rand"
 
 	"github.com/redis/go-redis/v9"
 
@@ -15,9 +15,9 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
-// Patient is a configuration's deployment, for the doctor. It connects to nothing by itself. The caller calls discharge at the
-// end. Errors: ErrEmbedded.
-func Patient(cfg *config.Config) (p *doctor.Patient, discharge func(), err error) {
+// Patient is a configuration's deployment, for the doctor. operator is the URL of the same Redis with a user who may ask more
+// than the proxy's, or "". It connects to nothing by itself. The caller calls discharge at the end. Errors: ErrEmbedded.
+func Patient(cfg *config.Config, operator string) (p *doctor.Patient, discharge func(), err error) {
 	target, err := cfg.Upstream.Target()
 	if err != nil {
 		return nil, nil, err
@@ -34,8 +34,21 @@ func Patient(cfg *config.Config) (p *doctor.Patient, discharge func(), err error
 		own.Dialer = way.Dial
 	}
 	node := redis.NewClient(own)
+	discharge = func() { _ = node.Close(); way.Close() }
+	seen := doctor.Node{Addr: target.Address, Redis: node}
+	if operator != "" {
+		as, err := config.Upstream{URL: operator}.Target()
+		if err != nil {
+			discharge()
+			return nil, nil, fmt.Errorf("operator: %w", err)
+		}
+		theirs := ownOptions(cfg, as)
+		theirs.Network, theirs.Addr, theirs.Dialer = own.Network, own.Addr, own.Dialer // to the same node
+		seen.Operator = redis.NewClient(theirs)
+		discharge = func() { _, _ = node.Close(), seen.Operator.Close(); way.Close() }
+	}
 	p = &doctor.Patient{
-		Config: cfg, Nodes: []doctor.Node{{Addr: target.Address, Redis: node}}, Area: tokenstore.Area{DB: target.DB},
+		Config: cfg, Nodes: []doctor.Node{seen}, Area: tokenstore.Area{DB: target.DB},
 		Open: func(ctx context.Context) (*tokenstore.Store, error) {
 			return tokenstore.Open(ctx, own, cfg.Lock.Provider)
 		},
@@ -49,5 +62,5 @@ func Patient(cfg *config.Config) (p *doctor.Patient, discharge func(), err error
 			return outside.Locker, nil
 		}
 	}
-	return p, func() { _ = node.Close(); way.Close() }, nil
+	return p, discharge, nil
 }

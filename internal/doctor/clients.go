@@ -42,7 +42,7 @@ func libraryOf(name, version string) (waits time.Duration, known bool) {
 
 // clients compares how long the clients that are there wait for a reply with how long rules let a command wait.
 func clients(ctx context.Context, e *exam) {
-	list, err := e.Redis.ClientList(ctx).Result()
+	list, err := e.asks().ClientList(ctx).Result()
 	if err != nil {
 		e.unsure(err, "compare the socket timeout of your client library with the longest wait of the rules: it must be longer")
 		return

@@ -55,13 +55,21 @@ func reason(err error) string { return strings.Join(strings.Fields(err.Error()),
 // errUntold says that a server does not know a setting.
 var errUntold = errors.New("the server does not name it")
 
+// asks is who asks what the proxy need not know.
+func (e *exam) asks() *redis.Client {
+	if e.Operator != nil {
+		return e.Operator
+	}
+	return e.Redis
+}
+
 // info is a field of INFO; "" if the server does not have it.
 func (e *exam) info(ctx context.Context, field string) (string, error) {
 	f := e.facts
 	if !f.asked {
 		f.asked = true
 		var text string
-		if text, f.infoErr = e.Redis.Info(ctx).Result(); f.infoErr == nil {
+		if text, f.infoErr = e.asks().Info(ctx).Result(); f.infoErr == nil {
 			f.info = fieldsOf(text)
 		}
 	}
@@ -90,7 +98,7 @@ func (e *exam) setting(ctx context.Context, name string) (string, error) {
 	if known, ok := e.facts.config[name]; ok {
 		return known.value, known.err
 	}
-	all, err := e.Redis.ConfigGet(ctx, name).Result()
+	all, err := e.asks().ConfigGet(ctx, name).Result()
 	value, there := all[name]
 	if err == nil && !there {
 		err = errUntold

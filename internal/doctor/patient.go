@@ -28,7 +28,9 @@ type Patient struct {
 // Node is one Redis.
 type Node struct {
 	Addr  string
-	Redis *redis.Client
+	Redis *redis.Client // as the proxy's user
+	// Operator is somebody who may ask more than the proxy's user, nil if there is nobody.
+	Operator *redis.Client
 }
 
 // patience bounds each check.

@@ -19,7 +19,7 @@ import (
 // examine looks at a deployment as the command does.
 func examine(t *testing.T, cfg *config.Config) []doctor.Finding {
 	t.Helper()
-	patient, discharge, err := app.Patient(cfg)
+	patient, discharge, err := app.Patient(cfg, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,10 @@ func TestWhatASettingMeans(t *testing.T) {
 
 func TestSnapshotsAreTold(t *testing.T) {
 	t.Parallel()
-	server := harness.StartRedis(t, harness.WithArgs("--save", "900 1"))
+	server := harness.StartRedis(t)
+	if err := server.Client().ConfigSet(t.Context(), "save", "900 1").Err(); err != nil {
+		t.Fatal(err)
+	}
 	wants(t, examine(t, at(t, server, "", "")), "persistence", doctor.Warn, "snapshots only (save 900 1)")
 }
 
