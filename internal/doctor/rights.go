@@ -53,7 +53,7 @@ func (e *exam) tryOut(ctx context.Context) error {
 		exam: e, store: store, id: "doctor" + strings.ToLower(rand.Text()),
 		record: tokenstore.NewRecord(e.Area, scratchRule, strings.ToLower(rand.Text())),
 	}
-	defer e.Redis.Del(context.WithoutCancel(ctx), t.record.Keys()...)
+	defer e.Redis.Del(context.WithoutCancel(ctx), append(t.record.Keys(), t.record.WakeList(t.second()))...)
 	for _, step := range []func(context.Context) error{t.transacts, t.looks, t.hears, t.inspects} {
 		if err := step(ctx); err != nil {
 			return err
@@ -73,6 +73,9 @@ type trial struct {
 func (t *trial) claim(who string) *tokenstore.Claim {
 	return tokenstore.NewClaim(t.id+":"+who, tokenstore.Identity{Client: "fence-proxy doctor"}, time.Second, scratchLife)
 }
+
+// second is the waiter that the session is handed to.
+func (t *trial) second() string { return tokenstore.Parks(t.id + ".1") }
 
 // transacts says what goes with a transaction, and what blocks.
 func (t *trial) transacts(ctx context.Context) error {
@@ -119,7 +122,7 @@ func (t *trial) handsOver(ctx context.Context) error {
 	if _, err := t.store.Renew(ctx, t.record, a, held.Grant, false); err != nil {
 		return err
 	}
-	second, third := tokenstore.Parks(t.id+".1"), t.id+".2"
+	second, third := t.second(), t.id+".2"
 	for waiter, claim := range map[string]*tokenstore.Claim{second: b, third: c} {
 		if _, err := t.store.Begin(ctx, t.record, claim, waiter, tokenstore.Basis{}); err != nil {
 			return err

@@ -53,7 +53,7 @@ func (s *Store) AppendBegin(dst []byte, r *Record, c *Claim, waiter string, expe
 func (s *Store) AppendPark(dst []byte, r *Record, c *Claim, waiter string, expected Basis, left time.Duration) []byte {
 	dst = redcon.AppendArray(dst, 3)
 	dst = redcon.AppendBulkString(dst, "BLPOP")
-	dst = redcon.AppendBulkString(dst, r.wakeList(waiter))
+	dst = redcon.AppendBulkString(dst, r.WakeList(waiter))
 	dst = redcon.AppendBulkString(dst, inSeconds(left))
 	return s.appendBegin(dst, r, c, waiter, expected, "parked")
 }

@@ -108,8 +108,8 @@ func Recognize(db int, key string) (record *Record, ours bool) {
 	return nil, kind == "waits" || kind == "circle" || kind == "w" || key == saltKey
 }
 
-// wakeList returns the key of the list that ends a waiter's wait at the store.
-func (r *Record) wakeList(waiter string) string {
+// WakeList returns the key of the list that ends a waiter's wait at the store.
+func (r *Record) WakeList(waiter string) string {
 	return strings.TrimSuffix(r.queue, "q") + "w:" + waiter
 }
 

@@ -15,7 +15,7 @@ func TestARecordIsKnownByItsKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{saltKey, WakeChannel("p"), "chat:t", Prefix + "{chat}:t", NewRecord(Area{}, "chat", "s").wakeList("p.1")} {
+	for _, key := range []string{saltKey, WakeChannel("p"), "chat:t", Prefix + "{chat}:t", NewRecord(Area{}, "chat", "s").WakeList("p.1")} {
 		if r := recordAt(0, key, "t"); r != nil {
 			t.Errorf("%q is taken for %v", key, r)
 		}

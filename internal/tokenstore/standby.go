@@ -45,7 +45,7 @@ func (s *Store) AppendRouse(dst []byte, waiter string) []byte {
 // Unpark ends a waiter's wait at the store (AppendPark): its begin then finds whether it was handed the session
 // meanwhile.
 func (s *Store) Unpark(ctx context.Context, r *Record, waiter string) error {
-	list := r.wakeList(waiter)
+	list := r.WakeList(waiter)
 	_, err := s.Client(r.DB).Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.RPush(ctx, list, "")
 		p.PExpire(ctx, list, Reservation)
