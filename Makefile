@@ -48,7 +48,7 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet all-tests stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+test: deps vet all-tests servers-short stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
@@ -61,6 +61,19 @@ all-tests: deps
 	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-race \
 		$(GO) test $(RACE) -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(INTEGRATION_TIMEOUT) \
 		./integration ./internal/lock/provider ./integration/... ./internal/lock ./...
+
+# The servers that this system does not have; see docs/servers.md. SERVERS="redis-6.0 valkey-8.1" names some.
+SERVERS ?=
+
+.PHONY: test-servers
+test-servers: deps ## Run the integration tests on Redis 6.0 and 8.0, Valkey 8.0 and 8.1, which are fetched first
+	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
+	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested scripts/test-servers.sh $(SERVERS)
+
+.PHONY: servers-short
+servers-short: deps
+	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
+	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested scripts/test-servers.sh --short $(SERVERS)
 
 # With the race detector the explorers play a part of what they play here.
 .PHONY: stories
