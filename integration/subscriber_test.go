@@ -183,6 +183,7 @@ func TestARefusedCommandOfASubscriberTakesNoSession(t *testing.T) {
 func TestAMonitorIsServedAsByRedis(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
+	needs(t, w.straight, "function") // before 7.0 MULTI is told in another order: docs/servers.md
 	for _, protocol := range []string{"2", "3"} {
 		t.Run("RESP"+protocol, func(t *testing.T) {
 			w.plays(t, protocol, `
@@ -219,6 +220,7 @@ func TestRepliesThatAreTurnedOffAreNotSent(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t, guarding("writes_per_read: many"))
 	confirmsLeaving(t, w.straight)
+	needs(t, w.straight, "function") // before 7.0 confirmations are kept back, too: docs/servers.md
 	for _, protocol := range []string{"2", "3"} {
 		w.one(t, protocol, `
 			A: SET ctx:s 1 => 1
