@@ -160,19 +160,8 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if err := p.serveAdmin(ctx); err != nil { // before the first client comes
 		return nil, err
 	}
-	network, address := cfg.ListenAddress()
-	if network == "unix" {
-		if err := removeStale(address); err != nil {
-			return nil, err
-		}
-	}
-	if p.listener, err = net.Listen(network, address); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if mode, ok := cfg.ListenMode(); ok {
-		if err := os.Chmod(address, mode); err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
+	if p.listener, err = p.listen(); err != nil {
+		return nil, err
 	}
 	p.open.Store(true)
 	return p, nil
@@ -194,7 +183,7 @@ func (p *Proxy) counts() bool { return p.cfg.Admin != "" || p.telemetry.Metrics(
 
 // hear makes sure that the proxy hears of hand-overs to its waiters.
 func (p *Proxy) hear(ctx context.Context) error {
-	p.hearing.Do(p.listen)
+	p.hearing.Do(p.subscribe)
 	if err := p.locks.Ready(ctx); err != nil {
 		return fmt.Errorf("subscribe to wake-ups: %w", err)
 	}
@@ -233,8 +222,8 @@ func ownOptions(cfg *config.Config, target config.Target) *redis.Options {
 	}
 }
 
-// listen begins to hear of hand-overs.
-func (p *Proxy) listen() {
+// subscribe begins to hear of hand-overs.
+func (p *Proxy) subscribe() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.listening, p.heard = cancel, make(chan struct{})
 	go func() {
@@ -248,7 +237,7 @@ func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
 // Serve serves until ctx ends; then it drains, releases what is held and closes everything.
 func (p *Proxy) Serve(ctx context.Context) error {
-	p.log.Info("serving", "listen", p.cfg.Listen, "address", p.Addr().String(), "admin", p.cfg.Admin, "upstream", p.cfg.Upstream.Redacted(),
+	p.log.Info("serving", "listen", p.cfg.Listen, "tls", p.cfg.TLS.Listen, "address", p.Addr().String(), "admin", p.cfg.Admin, "upstream", p.cfg.Upstream.Redacted(),
 		"name", p.cfg.Name, "rules", len(p.cfg.Rules), "provider", p.cfg.Lock.Provider)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Serve(p.listener) }()

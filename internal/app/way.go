@@ -3,16 +3,20 @@ package app
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fence-proxy/fence-proxy/internal/cluster"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/sentinel"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
@@ -31,6 +35,13 @@ type Way struct {
 // OpenWay makes the way to a target. The caller closes it, behind all that goes that way.
 func OpenWay(ctx context.Context, u config.Upstream, target config.Target, log *slog.Logger) (*Way, error) {
 	w := &Way{Dial: new(net.Dialer).DialContext}
+	if target.TLS {
+		dial, err := u.TLS.Client().Dialer(log)
+		if err != nil {
+			return nil, fmt.Errorf("upstream.tls: %w", err)
+		}
+		w.Dial = dial
+	}
 	switch {
 	case target.Cluster != nil:
 		if err := w.openCluster(ctx, u, target, log); err != nil {
@@ -70,14 +81,15 @@ func (w *Way) openSentinels(u config.Upstream, target config.Target, log *slog.L
 	w.Dial = w.sentinel.Dial
 }
 
-// try connects and logs in, for an error that says what is wrong; those of the library tell of its own attempts.
+// try connects, logs in and says PING, for an error that says what is wrong; those of the library tell of its own attempts.
 func (w *Way) try(ctx context.Context, own *redis.Options) error {
 	e := upstream.Endpoint{Options: own, DialTimeout: own.DialTimeout}
-	nc, err := e.Dial(ctx, 0, 2)
-	if err != nil {
-		return err
+	err := e.Ping(ctx)
+	var protocol *resp.ProtocolError
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &protocol) {
+		return fmt.Errorf("it does not speak Redis's protocol here; if it speaks TLS, write rediss:// in upstream.url: %w", err)
 	}
-	return nc.Close()
+	return err
 }
 
 // follow has locks follow what Redis loses when another node becomes the primary.

@@ -32,7 +32,9 @@ func (c *Config) check() []finding {
 	}
 
 	listens := true
-	if _, _, f := splitListen(c.Listen); f != nil {
+	if _, _, f := splitListen(c.Listen); c.Listen == "" {
+		listens = false
+	} else if f != nil {
 		listens = false
 		found = append(found, finding{"listen", *f})
 	}
@@ -40,7 +42,7 @@ func (c *Config) check() []finding {
 		found = append(found, finding{"admin", *f})
 	} else if strings.Contains(c.Admin, "?") {
 		refuse("admin", "remove it", "has a mode, which only listen takes")
-	} else if c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
+	} else if c.Admin != "" && c.Admin == c.Listen && !strings.HasSuffix(c.Admin, ":0") {
 		refuse("admin", `choose another port, or write "" to turn it off`, "is where clients connect")
 	}
 	found = append(found, c.checkAdmin()...)
@@ -53,6 +55,7 @@ func (c *Config) check() []finding {
 	target, f := parseURL(c.Upstream.URL)
 	if f == nil {
 		found = append(found, c.Upstream.checkSentinel(target)...)
+		found = append(found, c.checkTLS(target)...)
 	}
 	if f != nil {
 		found = append(found, finding{"upstream.url", *f})

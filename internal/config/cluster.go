@@ -15,7 +15,10 @@ const (
 )
 
 // Clustered reports whether the URL names a Redis Cluster.
-func (u Upstream) Clustered() bool { return strings.HasPrefix(u.URL, clusterScheme) }
+func (u Upstream) Clustered() bool {
+	plain, _ := unsecured(u.URL)
+	return strings.HasPrefix(plain, clusterScheme)
+}
 
 // parseCluster takes redis+cluster://[[user]:password@]host[:port][,host[:port]…] apart.
 func parseCluster(text string) (Target, *fault) {

@@ -13,8 +13,10 @@ import (
 // Config is a checked configuration. It does not change once loaded.
 type Config struct {
 	// Listen is where clients connect: host:port, or unix:///path[?mode=0660].
-	// Default "127.0.0.1:6380".
+	// "" is nowhere, where TLS says where. Default "127.0.0.1:6380".
 	Listen string `yaml:"listen"`
+	// TLS is how clients connect under TLS.
+	TLS TLS `yaml:"tls"`
 	// Admin is where health, metrics and the status page are served: host:port,
 	// unix:///path, or "" for nowhere. Default "127.0.0.1:9380".
 	Admin string `yaml:"admin" empty:"nowhere"`
@@ -63,6 +65,8 @@ type Upstream struct {
 	// unix://[[user]:password@]/path[?db=N]. It may hold a password;
 	// [Upstream.Target] takes it apart.
 	URL string `yaml:"url"`
+	// TLS is how to connect where the URL begins with rediss instead of redis.
+	TLS UpstreamTLS `yaml:"tls"`
 	// Sentinel is as whom to log in at the Sentinels of such a URL.
 	Sentinel Sentinel `yaml:"sentinel"`
 	// DialTimeout is how long connecting may take. Default 5s.
@@ -156,7 +160,8 @@ func defaults() *Config {
 		Admin:    "127.0.0.1:9380",
 		Name:     hostname(),
 		Drain:    5 * time.Second,
-		Upstream: Upstream{URL: Embedded, DialTimeout: 5 * time.Second, Cluster: ClusterHidden},
+		TLS:      TLS{MinVersion: "1.2"},
+		Upstream: Upstream{TLS: UpstreamTLS{MinVersion: "1.2"}, URL: Embedded, DialTimeout: 5 * time.Second, Cluster: ClusterHidden},
 		Lock: Lock{
 			Provider: "redis", OnProviderDown: onDownRefuse,
 			AgentHealth: AgentHealth{Interval: 5 * time.Second, Timeout: time.Second, Failures: 3},

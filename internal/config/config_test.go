@@ -86,6 +86,7 @@ func TestLoadWithoutAFileIsTheDefault(t *testing.T) {
 func TestEveryOptionIsReadFromTheFile(t *testing.T) {
 	cfg := load(t, `
 listen: unix:///run/fence-proxy.sock
+tls: {min_version: "1.3"}
 name: agents-1
 drain: 0
 admin: ":9999"
@@ -94,7 +95,8 @@ admin_hosts: [a.example, b.example]
 admin_pprof: true
 limits: {connections: 5, request: 2mb, nesting: 64, pipeline: 7, output_buffer: 65536, output_timeout: 0, waiters: 3}
 upstream:
-  url: redis+sentinel://alice:secret@a.example,b.example:1/main?db=3
+  url: rediss+sentinel://alice:secret@a.example,b.example:1/main?db=3
+  tls: {server_name: redis, insecure_skip_verify: true, min_version: "1.3"}
   sentinel: {username: bob, password: secret}
   dial_timeout: 250ms
 lock:
@@ -123,9 +125,10 @@ rules:
   - {name: shared, prefix: "agent:ctx:shared:", mode: pass}
   - {name: binary, prefix: !!binary /wA=}
 `)
-	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
+	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock tls.listen= tls.cert= tls.key= tls.client_ca= tls.min_version=1.3 admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
 		"name=agents-1 drain=0s "+
-		"upstream.url=redis+sentinel://alice:xxxxx@a.example,b.example:1/main?db=3 upstream.sentinel.username=bob upstream.sentinel.password=xxxxx upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
+		"upstream.url=rediss+sentinel://alice:xxxxx@a.example,b.example:1/main?db=3 upstream.tls.ca= upstream.tls.cert= upstream.tls.key= "+
+		"upstream.tls.server_name=redis upstream.tls.insecure_skip_verify=true upstream.tls.min_version=1.3 upstream.sentinel.username=bob upstream.sentinel.password=xxxxx upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
@@ -204,9 +207,15 @@ func TestAnEmptyVariableTurnsAdminOff(t *testing.T) {
 	}
 }
 
+// namesFiles tells the options whose files have to be there, which tests of TLS have.
+func namesFiles(key string) bool {
+	return slices.Contains([]string{"tls.listen", "tls.cert", "tls.key", "tls.client_ca", "upstream.tls.ca", "upstream.tls.cert", "upstream.tls.key"}, key)
+}
+
 func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
-		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "redis+sentinel://a,b/m?db=2",
+		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "rediss+sentinel://a,b/m?db=2",
+		"tls.min_version": "1.3", "upstream.tls.server_name": "n", "upstream.tls.insecure_skip_verify": "true", "upstream.tls.min_version": "1.3",
 		"upstream.sentinel.username": "u", "upstream.sentinel.password": "p", "upstream.dial_timeout": "7s", "upstream.cluster": "passthrough",
 		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
 		"admin_token": "0123456789abcdef", "admin_hosts": "a.example", "admin_pprof": "true",
@@ -217,8 +226,8 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 		"telemetry.logs": "false", "telemetry.sample": "0.5", "telemetry.session_names": "true",
 		"lock.agent_health.interval": "9s", "lock.agent_health.timeout": "9s", "lock.agent_health.failures": "9",
 	}
-	withKinds(t)                                                                                    // whose settings have a test of their own
-	all := slices.DeleteFunc(options(), func(o option) bool { return o.key == "admin_token_file" }) // so has this, which excludes admin_token
+	withKinds(t)                                                                                                         // whose settings have a test of their own
+	all := slices.DeleteFunc(options(), func(o option) bool { return o.key == "admin_token_file" || namesFiles(o.key) }) // so has this, which excludes admin_token
 	for _, o := range all {
 		if values[o.key] == "" {
 			t.Fatalf("%s is not in this test", o.key)
@@ -355,6 +364,8 @@ func TestUpstreamURLsAreTakenApart(t *testing.T) {
 		"unix:///run/redis.sock":        {Network: "unix", Address: "/run/redis.sock"},
 		"unix://u:p@/run/r.sock?db=3":   {Network: "unix", Address: "/run/r.sock", Username: "u", Password: "p", DB: 3},
 		"unix:///run/with%20space.sock": {Network: "unix", Address: "/run/with space.sock"},
+		"rediss://h":                    {Network: "tcp", Address: "h:6379", TLS: true},
+		"rediss+cluster://h,i":          {Network: "tcp", Address: "h:6379", TLS: true, Cluster: []string{"h:6379", "i:6379"}},
 		"redis+sentinel://h/mymaster":   {Network: "tcp", Address: "mymaster", Sentinels: []string{"h:26379"}},
 		"redis+sentinel://u:p,@a:1,b,[::1],[::2]:7/m?db=2": {
 			Network: "tcp", Address: "m", Username: "u", Password: "p,", DB: 2, Sentinels: []string{"a:1", "b:26379", "[::1]:26379", "[::2]:7"},

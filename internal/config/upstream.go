@@ -21,6 +21,7 @@ type Target struct {
 	Username string // "" for the default user
 	Password string // "" for none
 	DB       int    // the database to select; default 0
+	TLS      bool   // all connections are under TLS
 
 	// Sentinels are their addresses, host:port, the port being 26379 unless given; nil unless they are to be asked.
 	Sentinels []string
@@ -44,6 +45,11 @@ func parseURL(text string) (Target, *fault) {
 	if text == Embedded {
 		return Target{Embedded: true}, nil
 	}
+	if plain, covered := unsecured(text); covered {
+		t, f := parseURL(plain)
+		t.TLS = true
+		return t, f
+	}
 	scheme, _, isURL := strings.Cut(text, "://")
 	if !isURL {
 		return Target{}, &fault{"is not a URL", urlExamples}
@@ -52,8 +58,6 @@ func parseURL(text string) (Target, *fault) {
 	case "redis", "unix", "redis+sentinel":
 	case "redis+cluster":
 		return parseCluster(text)
-	case "rediss":
-		return Target{}, &fault{scheme + ":// is not supported yet", urlExamples}
 	default:
 		return Target{}, &fault{"does not begin with a known scheme", urlExamples}
 	}

@@ -202,6 +202,9 @@ func (c *client) next() (resp.Request, error) {
 		if err := c.in.fill(c.nc, c.parser.Missing()); err != nil {
 			return req, err
 		}
+		if c.in.taken == 0 && c.speaksTLS() {
+			return req, errTLS
+		}
 		c.sample()
 	}
 }

@@ -88,7 +88,7 @@ func (s *Server) turnAway(nc net.Conn) {
 		s.crowded = true
 		s.log.Warn("clients are turned away: raise limits.connections", "connections", s.limits.Load().Connections)
 	}
-	_ = nc.SetWriteDeadline(time.Now().Add(lastReplies))
+	_ = nc.SetDeadline(time.Now().Add(lastReplies)) // also of a handshake
 	_, _ = nc.Write(resp.AppendError(nil, fmt.Sprintf("ERR max number of clients reached (limits.connections of fence-proxy %s is %d)",
 		s.name, s.limits.Load().Connections)))
 	_ = nc.Close()

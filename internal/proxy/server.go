@@ -76,6 +76,7 @@ type Server struct {
 	crowded  bool         // of Serve: the last client was turned away
 	blocked  blocked
 	kills    kills
+	wrongs   wrongs
 	bytes    socket.Traffic // with clients
 	tallies  tallies
 
@@ -157,7 +158,11 @@ func (s *Server) accept(nc net.Conn) {
 	s.metrics.Connected(1)
 	s.shares.clients.Add(1)
 	s.work.Go(func() {
-		c.run()
+		if s.handshake(nc) == nil {
+			c.run()
+		} else {
+			_ = nc.Close()
+		}
 		s.logins.leave(c.shares)
 		s.metrics.Connected(-1)
 		s.mu.Lock()

@@ -12,6 +12,8 @@ import (
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn // nil: not a plain socket
+	// under is the socket that is looked at only: raw, or the one that TLS runs over.
+	under syscall.RawConn
 
 	read  attempt
 	write attempt
@@ -37,7 +39,11 @@ func New(nc net.Conn) *Conn {
 	c := &Conn{Conn: nc}
 	if plain, ok := nc.(syscall.Conn); ok {
 		if raw, err := plain.SyscallConn(); err == nil {
-			c.raw = raw
+			c.raw, c.under = raw, raw
+		}
+	} else if covered, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		if plain, ok := covered.NetConn().(syscall.Conn); ok {
+			c.under, _ = plain.SyscallConn()
 		}
 	}
 	c.read.run = c.tryRead
