@@ -126,7 +126,9 @@ func (s *Sequence) before(ctx context.Context, command string, now time.Time, ta
 		return Verify, tokenstore.Basis{Grant: s.grant}, s.disowned()
 	}
 	s.outlive(ctx, now)
-	s.writing = nil
+	if !take { // who takes it may be about to write
+		s.writing = nil
+	}
 	switch s.state {
 	case Broken:
 		return 0, tokenstore.Basis{}, s.report()
@@ -357,7 +359,7 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 	if s.apart {
 		return
 	}
-	s.used = sent
+	s.used, s.writing = sent, nil
 	if c.Grant == 0 && c.Read == (tokenstore.Stamp{}) {
 		if applied {
 			s.reads.write(w.Keys)
@@ -469,6 +471,7 @@ func (s *Sequence) report() error {
 	} else {
 		s.reads.refuse(s.writing)
 	}
+	s.writing = nil
 	number := s.story.number
 	s.setState(Free)
 	s.story.number, s.story.told = number, true // the refusal is its last step
