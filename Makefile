@@ -25,6 +25,7 @@ FUZZTIME            ?= 10s
 # How long soak keeps the proxy busy.
 DURATION            ?= 10m
 COMMANDS            ?= 1000000
+CUTS                ?= 20000
 SEED                ?=
 
 # Packages with tests of their own behind the integration tag.
@@ -49,6 +50,10 @@ deps: ## Install what the tests need (apt)
 
 .PHONY: test
 test: deps vet all-tests servers-short stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+
+.PHONY: cuts
+cuts: deps ## Cut the connections to Redis CUTS times at random bytes, and count each update
+	CUTS=$(CUTS) $(GO) test -tags integration -count=1 -v -timeout $(INTEGRATION_TIMEOUT) -run ThroughCutConnections ./integration
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included

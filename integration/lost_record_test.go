@@ -167,8 +167,8 @@ func TestGrantsGrowThoughTheRecordIsLostAndTheClockIsBehind(t *testing.T) {
 	}
 }
 
-// Case 43, with a Redis that comes back empty. The holder's connection breaks with it, and a new
-// connection is a new owner: nothing is left that could present the old grant, and what the new one writes
+// Case 43, with a Redis that comes back empty. The holder's connection breaks with it, and nobody knows what
+// became of its write: nothing is left that could present the old grant, and what it writes then
 // waits for its turn.
 func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
 	t.Parallel()
@@ -179,7 +179,7 @@ func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
 	proxyA := harness.StartProxy(t, harness.ProxyOptions{Name: "A's", Upstream: network.URL(), ConfigYAML: options})
 	proxyB := harness.StartProxy(t, harness.ProxyOptions{Name: "B's", Redis: server, ConfigYAML: options})
 	record := recordOf(t, server, key)
-	a, conn := connect(t, "A", proxyA.Addr)
+	a, _ := connect(t, "A", proxyA.Addr)
 	a.does("OK", "SET", key, "before")
 	a.does("before", "GET", key)
 	first := record.grant()
@@ -192,7 +192,6 @@ func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
 	}, "A's write is on its way")
 	server.RestartEmpty()
 	a.hearsError("FENCEUNKNOWN")
-	conn.ExpectClosed()
 	wantValue(t, server, key, "")
 
 	b, _ := connect(t, "B", proxyB.Addr)
@@ -200,12 +199,11 @@ func TestRedisThatComesBackEmptyAcceptsNothingFromTheOldHolder(t *testing.T) {
 	if second := record.grant(); second <= first {
 		t.Errorf("B is granted %d after %d", second, first)
 	}
-	again, _ := connect(t, "A, connected again,", proxyA.Addr)
-	again.fails("LOCKED", "SET", key, "A's, stale")
+	a.fails("LOCKED", "SET", key, "A's, stale")
 	b.does("OK", "SET", key, "B's")
 	wantValue(t, server, key, "B's")
-	again.does("B's", "GET", key)
-	again.does("OK", "SET", key, "A's, in its turn")
+	a.does("B's", "GET", key)
+	a.does("OK", "SET", key, "A's, in its turn")
 }
 
 // Case 43, with owner: proxy. The sequence is not its connection's, so it outlives it.

@@ -157,6 +157,9 @@ func explain(out io.Writer, cfg *config.Config, key string) error {
 	row("wait", "%s, then -%s", rule.Text(r.Wait), r.LockedError)
 	row("lease", "%s, renewed at a third, never past max_hold %s", rule.Text(r.Lease), rule.Text(r.MaxHold))
 	row("ends", "at the commit (linger %s), or after %s without a guarded command", rule.Text(r.Linger), rule.Text(r.Idle))
+	if d := r.Durability; d.Replicas > 0 {
+		row("durability", "%s", d)
+	}
 	row("record", "%s", strings.Join(tokenstore.NewRecord(app.AreaOf(cfg, r, 0, []byte(key)), r.Name, session).Keys(), " "))
 	return table.Flush()
 }

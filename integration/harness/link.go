@@ -16,6 +16,7 @@ type link struct {
 	mu         sync.Mutex
 	server     net.Conn // nil until connected
 	closed     bool
+	haunted    bool // the client's side is closed, and what it has sent is still on its way
 	asked      bool // the client has sent since the server last answered
 	roundTrips int
 	bytes      [2][]byte
@@ -69,6 +70,20 @@ func (l *link) close() {
 	if l.server != nil {
 		_ = l.server.Close()
 	}
+}
+
+// haunt closes the client's side alone.
+func (l *link) haunt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.haunted = true
+	_ = l.client.Close()
+}
+
+func (l *link) isHaunted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.haunted
 }
 
 // asks notes that the client has sent something.
@@ -187,19 +202,42 @@ func (p *pipe) write() {
 // deliver writes the bytes, as far as the relay allows. False means that the link is to
 // end.
 func (p *pipe) deliver(bytes []byte) bool {
-	allowed, limit := p.link.relay.allow(p.direction, len(bytes))
-	bytes = bytes[:allowed]
-	if len(bytes) > 0 {
-		p.link.forwards(p.direction, bytes)
-		if _, err := p.to.Write(bytes); err != nil {
-			return false
-		}
+	if p.link.isHaunted() {
+		return p.direction == ToClient || p.send(bytes)
 	}
-	if limit != nil {
+	allowed, limit := p.link.relay.allow(p.direction, len(bytes))
+	if !p.send(bytes[:allowed]) {
+		return p.direction == ToClient && p.link.isHaunted() // the client's side was closed meanwhile
+	}
+	switch {
+	case limit == nil:
+		return true
+	case limit.all:
+		p.link.relay.Cut()
+		close(limit.reached)
+		return false
+	case limit.deliver == nil:
 		p.link.close()
 		close(limit.reached)
+		return false
 	}
-	return limit == nil
+	p.link.haunt()
+	close(limit.reached)
+	select {
+	case <-limit.deliver:
+		return p.send(bytes[allowed:])
+	case <-p.link.ended:
+		return false
+	}
+}
+
+func (p *pipe) send(bytes []byte) bool {
+	if len(bytes) == 0 {
+		return true
+	}
+	p.link.forwards(p.direction, bytes)
+	_, err := p.to.Write(bytes)
+	return err == nil
 }
 
 // end passes on that one side has finished sending; the other may go on.

@@ -181,6 +181,26 @@ func (r *Relay) CutAfterBytes(direction Direction, n int) <-chan struct{} {
 	return limit.reached
 }
 
+// BreakAfterBytes forwards n more bytes in one direction, over all connections, and then does as Cut.
+func (r *Relay) BreakAfterBytes(direction Direction, n int) <-chan struct{} {
+	limit := &byteLimit{direction: direction, left: n, reached: make(chan struct{}), all: true}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	return limit.reached
+}
+
+// HauntAfterBytes forwards n more bytes to the server, over all connections, and then closes the client's side of the
+// connection that the next byte is on. What the client has sent beyond is held back, and still reaches the server: when the
+// function that it returns is called, which may be at any time, and not at all if the relay ends before. Replies to it go nowhere.
+func (r *Relay) HauntAfterBytes(n int) (cut <-chan struct{}, deliver func()) {
+	limit := &byteLimit{direction: ToServer, left: n, reached: make(chan struct{}), deliver: make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.limit = limit
+	return limit.reached, sync.OnceFunc(func() { close(limit.deliver) })
+}
+
 // RoundTrips is the sum over all connections, see [Connection].
 func (r *Relay) RoundTrips() int {
 	sum := 0
@@ -251,11 +271,13 @@ func (r *Relay) open(ended <-chan struct{}) bool {
 	}
 }
 
-// byteLimit is a CutAfterBytes that is waiting.
+// byteLimit is a CutAfterBytes or HauntAfterBytes that is waiting.
 type byteLimit struct {
 	direction Direction
 	left      int
 	reached   chan struct{}
+	all       bool          // of BreakAfterBytes
+	deliver   chan struct{} // of HauntAfterBytes: closed when what is held back goes on
 }
 
 // allow says how many of the next n bytes may pass. The limit is non-nil if the link has to

@@ -178,3 +178,21 @@ func TestEndOfAConnectionPassesThroughARelay(t *testing.T) {
 	_ = conn.Close()
 	harness.Eventually(t, 0, func() bool { return !relay.Connections()[0].Open }, "the relay's link ends")
 }
+
+func TestHauntAfterBytesDeliversLateWhatTheClientTookForLost(t *testing.T) {
+	server := harness.StartRedis(t)
+	relay := harness.StartRelay(t, server.Addr)
+	command := harness.Encode("SET", "k", "v")
+	cut, deliver := relay.HauntAfterBytes(len(command) - 1)
+	conn := harness.Dial(t, relay.Addr)
+	conn.Send(command)
+	<-cut
+	conn.ExpectClosed()
+	direct := harness.Dial(t, server.Addr)
+	if got := direct.Do("EXISTS", "k"); string(got) != ":0\r\n" {
+		t.Errorf("EXISTS before it is delivered: %q", got)
+	}
+	deliver()
+	harness.Eventually(t, 0, func() bool { return string(direct.Do("EXISTS", "k")) == ":1\r\n" }, "it is carried out")
+	harness.Eventually(t, 0, func() bool { return !relay.Connections()[0].Open }, "the relay's link ends")
+}

@@ -120,7 +120,7 @@ func termsText(r *rule.Rule) map[string]string {
 	return map[string]string{
 		"owner": string(r.Owner), "client_by": string(r.ClientBy), "readers": strings.Join(r.Readers, ", "), "writes_per_read": string(r.WritesPerRead),
 		"scripts": string(r.Scripts), "wait": rule.Text(r.Wait), "lease": rule.Text(r.Lease), "max_hold": rule.Text(r.MaxHold), "idle": rule.Text(r.Idle),
-		"linger": rule.Text(r.Linger), "record_ttl": rule.Text(r.RecordTTL), "locked_error": r.LockedError,
+		"linger": rule.Text(r.Linger), "record_ttl": rule.Text(r.RecordTTL), "locked_error": r.LockedError, "durability": r.Durability.String(),
 	}
 }
 

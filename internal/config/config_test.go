@@ -121,6 +121,7 @@ rules:
     idle: 10s
     linger: 50ms
     record_ttl: 2h
+    durability: {replicas: 2, timeout: 250ms}
     locked_error: TRYAGAIN
   - {name: shared, prefix: "agent:ctx:shared:", mode: pass}
   - {name: binary, prefix: !!binary /wA=}
@@ -141,6 +142,7 @@ rules:
 		ClientBy: rule.ByName, Readers: []string{"dashboard", "7"},
 		WritesPerRead: rule.Many, Scripts: rule.ScriptsAllow, Wait: 0, Lease: 100 * time.Millisecond, MaxHold: 90 * time.Second, Idle: 10 * time.Second,
 		Linger: 50 * time.Millisecond, RecordTTL: 2 * time.Hour, LockedError: "TRYAGAIN",
+		Durability: rule.Durability{Replicas: 2, Timeout: 250 * time.Millisecond},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -43,7 +43,7 @@ func (e *entry) refuse(option, problem, remedy string) {
 // rules returns the rules that the entry stands for, not compiled.
 func (e *entry) rules() []*rule.Rule {
 	e.broken = make(map[string]bool)
-	for option, f := range tagged(reflect.TypeFor[rule.Rule]()) {
+	for option, f := range ruleOptions() {
 		if f.Type.Kind() == reflect.Slice {
 			_, whole := e.doc.list(join(e.path, option))
 			e.broken[option] = !whole
@@ -55,7 +55,7 @@ func (e *entry) rules() []*rule.Rule {
 	rules := e.bases()
 	for _, r := range rules {
 		base := *r
-		for option, f := range tagged(reflect.TypeFor[rule.Rule]()) {
+		for option, f := range ruleOptions() {
 			if e.has(option) && !e.broken[option] && (base.Preset == "" || changes(&base, option)) {
 				e.set(option, reflect.ValueOf(r).Elem().FieldByIndex(f.Index))
 			}
@@ -114,7 +114,7 @@ func (e *entry) bases() []*rule.Rule {
 // checkChanges refuses options that can't change the preset.
 func (e *entry) checkChanges(p rule.Preset) {
 	guards := slices.ContainsFunc(p.Rules, func(r *rule.PresetRule) bool { return r.Guards() })
-	for option := range tagged(reflect.TypeFor[rule.Rule]()) {
+	for option := range ruleOptions() {
 		switch {
 		case !e.has(option) || option == "preset" || option == "name":
 		case p.Home() < 0 && (option == "prefix" || option == "session"):

@@ -73,7 +73,7 @@ func TestTheSchemasWordsAreThoseThatAreAccepted(t *testing.T) {
 			t.Errorf("the words of %s are not listed", o.key)
 		}
 	}
-	for name, f := range tagged(reflect.TypeFor[rule.Rule]()) {
+	for name, f := range ruleOptions() {
 		if _, listed := words()["rules."+name]; f.Type.Kind() == reflect.String && f.Type != reflect.TypeFor[string]() && !listed {
 			t.Errorf("the words of a rule's %s are not listed", name)
 		}

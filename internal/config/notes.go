@@ -45,6 +45,10 @@ func (c *Config) Notes() []string {
 		if r.Wait > patientWait {
 			add(r, "wait (%s) is longer than the socket timeout that some clients have (Jedis 2s, go-redis 3s, redis-py 5s); one that gives up first sends its command again", rule.Text(r.Wait))
 		}
+		if d := r.Durability; d.Replicas > 0 && r.Wait <= patientWait && r.Wait+d.Timeout > patientWait {
+			add(r, "wait (%s) and durability.timeout (%s) together are longer than the socket timeout that some clients have (Jedis 2s, go-redis 3s, redis-py 5s); one that gives up first sends its command again",
+				rule.Text(r.Wait), rule.Text(d.Timeout))
+		}
 		if r.Idle > r.MaxHold {
 			add(r, "idle (%s) is longer than max_hold (%s), which ends the hold first", rule.Text(r.Idle), rule.Text(r.MaxHold))
 		}

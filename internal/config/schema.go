@@ -5,10 +5,12 @@ import (
 	"iter"
 	"math/big"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/size"
 )
 
@@ -27,6 +29,29 @@ func tagged(t reflect.Type) iter.Seq2[string, reflect.StructField] {
 			}
 		}
 	}
+}
+
+// ruleOptions yields the fields of a rule that are options, those of its groups too, as "durability.replicas".
+func ruleOptions() iter.Seq2[string, reflect.StructField] {
+	return func(yield func(string, reflect.StructField) bool) {
+		leaves(reflect.TypeFor[rule.Rule](), "", nil, yield)
+	}
+}
+
+// leaves yields the options of a struct; index is where it is in the rule.
+func leaves(t reflect.Type, path string, index []int, yield func(string, reflect.StructField) bool) bool {
+	for name, f := range tagged(t) {
+		f.Index = append(slices.Clone(index), f.Index...)
+		switch {
+		case f.Type.Kind() == reflect.Struct:
+			if !leaves(f.Type, join(path, name), f.Index, yield) {
+				return false
+			}
+		case !yield(join(path, name), f):
+			return false
+		}
+	}
+	return true
 }
 
 // group yields the options of a group, and the types of their values: those of a struct, and under lock the settings

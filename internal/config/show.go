@@ -39,7 +39,7 @@ func (c *Config) Show() Shown {
 	}
 	for _, r := range c.Rules {
 		shown := map[string]string{}
-		for name, f := range tagged(reflect.TypeFor[rule.Rule]()) {
+		for name, f := range ruleOptions() {
 			field := reflect.ValueOf(r).Elem().FieldByIndex(f.Index)
 			shown[name] = written(field, textOf(field))
 		}
@@ -76,9 +76,14 @@ func (c *Config) YAML() ([]byte, error) {
 	rules := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, r := range c.Rules {
 		node := &yaml.Node{Kind: yaml.MappingNode}
-		for name, f := range tagged(reflect.TypeFor[rule.Rule]()) {
+		for name, f := range ruleOptions() {
 			if field := reflect.ValueOf(r).Elem().FieldByIndex(f.Index); name != "preset" {
-				enter(node, name, field, textOf(field))
+				path := strings.Split(name, ".")
+				group := node
+				for _, outer := range path[:len(path)-1] {
+					group = groupIn(group, outer)
+				}
+				enter(group, path[len(path)-1], field, textOf(field))
 			}
 		}
 		rules.Content = append(rules.Content, node)

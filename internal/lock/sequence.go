@@ -354,7 +354,7 @@ func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if applied {
-		s.tellCommit(grant, c.Seq, "")
+		s.tellCommit(grant, which(&c), "")
 	}
 	if s.apart {
 		return

@@ -35,6 +35,7 @@ func (c *client) beside() (*upstream.Conn, error) {
 	a := &aside{up: upstream.NewConn(nc, &c.out), db: c.state.db, proto: c.state.proto, received: make(chan struct{})}
 	a.up.Buffers = &c.srv.buffers
 	a.up.Count(&c.srv.upstream.Meter)
+	a.up.Identify()
 	c.aside = a
 	go func() {
 		defer close(a.received)

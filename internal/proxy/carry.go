@@ -34,7 +34,7 @@ func (c *client) drop() {
 	_ = c.up.Close()
 	<-c.received
 	c.up = nil
-	c.carried = true
+	c.carried, c.identified = true, false
 	c.watched.gone()
 	c.adrift.Store(false)
 }

@@ -30,7 +30,9 @@ type client struct {
 	out downstream
 	up  *upstream.Conn // the client's own upstream connection, nil until it is needed
 
-	received chan struct{} // closed when up has ended
+	received   chan struct{}  // closed when up has ended
+	receivers  sync.WaitGroup // of up, and of those in whose place it is
+	identified bool           // Redis was asked for the name of up
 
 	call       *upstream.Call // commands collected for a shared connection
 	callWrites bool
@@ -103,6 +105,7 @@ type client struct {
 	session  []byte
 	asks     []ask
 	commit   commit
+	replicas int // how many have the commit, where a rule asks for that
 }
 
 func newClient(s *Server, conn net.Conn) *client {
@@ -288,7 +291,7 @@ func (c *client) answerError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errGone): // which Redis ends without a word
+	case errors.Is(err, errGone), errors.Is(err, errParted): // which Redis ends without a word
 		return err
 	case fatal(err):
 		_ = c.refuse(err)
@@ -300,7 +303,7 @@ func (c *client) answerError(err error) error {
 
 // fatal reports whether an error ends the client.
 func fatal(err error) bool {
-	return errors.Is(err, errGone) || errors.Is(err, errStopping) || errors.Is(err, upstream.ErrLost)
+	return errors.Is(err, errGone) || errors.Is(err, errParted) || errors.Is(err, errStopping) || errors.Is(err, upstream.ErrLost)
 }
 
 // sync sends one command and waits for its reply: streamed to the client, or kept.

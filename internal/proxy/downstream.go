@@ -153,6 +153,13 @@ func (d *downstream) send(p []byte) error {
 	return nil
 }
 
+// failed reports whether nothing is sent any more.
+func (d *downstream) failed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err != nil
+}
+
 // fail ends the sending. Called with mu held.
 func (d *downstream) fail(err error) { d.err, d.buf = err, nil }
 

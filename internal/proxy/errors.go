@@ -32,6 +32,8 @@ func (e wordError) Error() string { return string(e) }
 type unknownError struct {
 	sessions string
 	err      error
+	records  []*tokenstore.Record // of the sessions, where what the client has sent behind the write depends on it
+	applied  bool                 // … but for Redis's reply: it was carried out
 }
 
 func (e *unknownError) Error() string { return e.sessions + ": " + e.err.Error() }
@@ -80,6 +82,9 @@ func errorText(err error, now time.Time) string {
 		return lockedText(locked, now)
 	case errors.As(err, &denied):
 		return "FENCEDENIED " + denied.reason
+	case errors.As(err, &unknown) && unknown.applied:
+		return fmt.Sprintf("FENCEUNKNOWN %s: the write was carried out, once, but %v. Don't send it again; read again before you go on.",
+			unknown.sessions, unknown.err)
 	case errors.As(err, &unknown):
 		return fmt.Sprintf("FENCEUNKNOWN %s: the write may or may not have been applied: %v. Read again before you write.",
 			unknown.sessions, unknown.err)

@@ -84,7 +84,7 @@ func TestErrorLinesSayWhatHappenedAndWhatToDo(t *testing.T) {
 			`FENCEDENIED the key "fence-proxy:x" is reserved for fence records`,
 		},
 		{
-			&unknownError{sessions, upstream.ErrLost},
+			&unknownError{sessions: sessions, err: upstream.ErrLost},
 			`FENCEUNKNOWN rule "chat" session "s42": the write may or may not have been applied: the connection to the upstream Redis broke. ` +
 				`Read again before you write.`,
 		},

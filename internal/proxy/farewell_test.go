@@ -26,7 +26,11 @@ func linked(t *testing.T, c *client) net.Conn {
 	}
 	c.up = upstream.NewConn(near, &c.out)
 	c.received = make(chan struct{})
-	go c.serve()
+	up, received := c.up, c.received
+	go func() {
+		defer close(received)
+		c.serve(up)
+	}()
 	t.Cleanup(func() { _ = far.Close() })
 	return far
 }

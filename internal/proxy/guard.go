@@ -34,6 +34,12 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 	if err := c.link(); err != nil {
 		return &downError{p.sessions(), err}
 	}
+	if b.tx != nil {
+		c.closeTry()
+	}
+	if err := c.identify(); err != nil {
+		return &downError{p.sessions(), err}
+	}
 	switch refusal, err := c.prove(b); {
 	case refusal != nil:
 		return c.local(refusal)
@@ -251,6 +257,10 @@ func (c *client) roundTripOn(up *upstream.Conn, x *upstream.Exchange, block []by
 		c.send = nil
 	}
 	if err := up.Flush(); err != nil {
+		up.Break() // so that x is done
+		if err := c.await(x); errors.Is(err, errGone) || errors.Is(err, errStopping) {
+			return err
+		}
 		return err
 	}
 	return c.await(x)

@@ -202,6 +202,7 @@ func (c *client) explain(key []byte) error {
 	a.text("wait", rule.Text(r.Wait))
 	a.text("lease", rule.Text(r.Lease))
 	a.text("max_hold", rule.Text(r.MaxHold))
+	a.text("durability", r.Durability.String())
 	a.value("learned", c.learned(r))
 	return c.local(a.bytes())
 }

@@ -136,6 +136,10 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 		b, err := c.srv.store.Begin(ctx, s.Record, s.Claim, waiter, expected)
 		cancel()
 		if err != nil {
+			if s.State() != lock.Held { // nobody knows what it was granted
+				c.unqueue(context.Background(), s, 0)
+				c.release(context.Background(), s, 0)
+			}
 			return &downError{s.Record.String(), err}
 		}
 		if b.Granted {

@@ -23,7 +23,7 @@ func (c *client) own() error {
 	if c.up != nil {
 		return nil
 	}
-	nc, err := c.srv.upstream.Dial(context.Background(), c.state.db, c.state.proto)
+	nc, err := c.srv.upstream.DialAs(context.Background(), c.state.login, c.state.db, c.state.proto)
 	if err != nil {
 		return err
 	}
@@ -33,17 +33,24 @@ func (c *client) own() error {
 	c.up.Buffers = &c.srv.buffers
 	c.up.Limit(c.srv.limits.Load().upstream())
 	c.up.Count(&c.srv.upstream.Meter)
-	c.received = make(chan struct{})
-	go c.serve()
+	up, received := c.up, make(chan struct{})
+	c.received = received
+	c.receivers.Go(func() {
+		defer close(received)
+		c.serve(up)
+	})
 	c.introduce()
 	return nil
 }
 
-// serve takes replies back until the client's own upstream connection ends.
-func (c *client) serve() {
-	defer close(c.received)
-	c.owed(c.up.Serve())
+// serve takes replies back until an upstream connection of the client's ends.
+func (c *client) serve(up *upstream.Conn) {
+	c.owed(up.Serve())
 	c.handling.Lock() // the command under way may be a read: its reply has reached the client
+	if c.up != up {   // it goes on without it (outcome.go)
+		c.handling.Unlock()
+		return
+	}
 	stranded := c.strand()
 	switch {
 	case stranded:
@@ -67,8 +74,24 @@ func (c *client) unlink() {
 	c.dropAside()
 	if c.up != nil {
 		_ = c.up.Close()
-		<-c.received
 	}
+	c.receivers.Wait()
+}
+
+// identify has Redis name the client's own connection, together with what is sent next: should it break under a commit,
+// Redis can be told which one it was. Where one has broken already, its answer is waited for.
+func (c *client) identify() error {
+	if c.identified || c.tx.open {
+		return nil
+	}
+	c.identified = true
+	c.up.Identify()
+	if !c.carried {
+		return nil
+	}
+	x := upstream.NewExchange()
+	x.Reset(0, -1, false, nil)
+	return c.roundTrip(x, nil)
 }
 
 // local answers a command with a reply of the proxy's own, behind those that are under way.

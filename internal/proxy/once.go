@@ -64,14 +64,21 @@ func (c *client) once(args [][]byte) error {
 	if len(p.parts) == 0 {
 		x, err := c.sync(raw, false)
 		if err != nil {
-			return &unknownError{sub.record.String(), err}
+			return &unknownError{sessions: sub.record.String(), err: err}
 		}
 		return c.onceReply(x.Frame(0), speaks)
 	}
 	err = c.guarded(p, body{verb: "FENCE.ONCE", raw: raw, count: 1, once: &speaks}, c.write)
 	var fenced *lock.FencedError
 	var locked *lock.LockedError
-	if errors.As(err, &fenced) || errors.As(err, &locked) { // perhaps by who carried it out meanwhile
+	var unknown *unknownError
+	switch {
+	case errors.As(err, &unknown) && !fatal(err): // its connection broke, and it has another one
+		if lost := c.link(); lost != nil {
+			return err
+		}
+		fallthrough
+	case errors.As(err, &fenced), errors.As(err, &locked): // perhaps by who carried it out meanwhile
 		if kept, refusal, again := c.keptReply(key, o); kept != nil && refusal == nil && again == nil {
 			return c.local(speaks.reply(kept))
 		}

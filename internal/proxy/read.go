@@ -8,6 +8,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
+	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
 // ask is what a read asks the store about one session.
@@ -31,7 +32,15 @@ func (c *client) read(p plan, b body, start time.Time) error {
 	for wait := (park{}); ; {
 		sent := time.Now()
 		if err := c.sendRead(p, b, sent, start, wait); err != nil {
-			return c.readLost(p, err)
+			repeatable := c.repeatable(p, b, start, err)
+			if err = c.readLost(p, err); !repeatable {
+				return err
+			}
+			if err := c.repeat(b); err != nil {
+				return &downError{p.sessions(), err}
+			}
+			wait = park{}
+			continue
 		}
 		if wait.left > 0 {
 			sent = time.Now() // it was granted at some time since
@@ -170,6 +179,7 @@ func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) erro
 			c.exchange.Stream = -1
 		}
 	}
+	c.exchange.Makes = true
 	var err error
 	if wait.left > 0 {
 		err = c.waitAtStore(p.parts[0].sequence, wait)
@@ -404,6 +414,9 @@ func (c *client) readLost(p plan, err error) error {
 		return err
 	case errors.As(err, &unsent):
 		return unsent.err
+	}
+	if errors.Is(err, upstream.ErrLost) {
+		c.silence()
 	}
 	late := errors.Is(err, errGone) && !c.blocks && within(c.exchange.Done, giveBack)
 	for i, q := range p.parts {

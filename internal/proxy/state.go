@@ -337,7 +337,7 @@ func login(args [][]byte) upstream.Login {
 
 // loggedIn notes that the client's own connection is somebody else's now.
 func (c *client) loggedIn(as upstream.Login) {
-	c.state.login, c.state.proved, c.regroup = as, false, true
+	c.state.login, c.state.proved, c.regroup, c.identified = as, false, true, false
 	c.owner.Belongs(c.label())
 	c.dropAside()
 	c.srv.logins.leave(c.shares)

@@ -39,6 +39,7 @@ type transaction struct {
 	heard int  // how many of the commands were answered, or will be before anything behind them
 	tried int  // how many bytes of raw these are
 	open  bool // MULTI stands on the connection for tries
+	first int  // where the reply to the first command is in the block that was sent last
 	spent bool // an EXEC has taken the client's WATCH away
 
 	errors int64 // of the client's own connection when MULTI was sent there

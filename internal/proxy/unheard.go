@@ -24,7 +24,12 @@ type unheard struct {
 // refused notes a refusal, if it is one that others depend on.
 func (u *unheard) refused(c *client, err error) {
 	var fenced *lock.FencedError
-	if !errors.As(err, &fenced) {
+	var unknown *unknownError
+	switch {
+	case errors.As(err, &unknown):
+		u.add(c, unknown.records)
+		return
+	case !errors.As(err, &fenced):
 		return
 	}
 	switch fenced.Reason {
@@ -33,12 +38,16 @@ func (u *unheard) refused(c *client, err error) {
 	case lock.ReasonUsedUp, lock.ReasonUnsure: // of one task of several, and what the others have read is still known
 		return
 	}
+	u.add(c, []*tokenstore.Record{fenced.Record})
+}
+
+func (u *unheard) add(c *client, sessions []*tokenstore.Record) {
 	if !u.counts(c) {
 		u.sessions = u.sessions[:0]
 	}
 	u.until = c.in.taken + int64(len(c.in.bytes())+c.nc.Unread())
 	if len(u.sessions) <= maxUnheard {
-		u.sessions = append(u.sessions, fenced.Record)
+		u.sessions = append(u.sessions, sessions...)
 	}
 }
 

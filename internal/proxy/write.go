@@ -43,15 +43,22 @@ func (c *client) write(p plan, b body, start time.Time) error {
 			return err
 		}
 		if err := c.sendWrite(p, b, up); err != nil {
-			return &unknownError{p.sessions(), err}
+			again, err := c.findOut(lostWrite{p, b, up, sent, start, err})
+			if !again {
+				return err
+			}
+			if up, err = c.anew(b); err != nil {
+				return &downError{p.sessions(), err}
+			}
+			continue
 		}
 		if err := c.escaped(); err != nil {
 			c.srv.log.Error("the store applied a write without its fence", "sessions", p.sessions(), "error", err)
-			return &unknownError{p.sessions(), err}
+			return &unknownError{sessions: p.sessions(), err: err}
 		}
 		if c.exchange.Opened && c.decideWrite(0) {
 			c.settled(p, b, sent)
-			return c.answeredBy(b, c.exchange.Frame(c.commit.block.Exec))
+			return c.answerApplied(lostWrite{p, b, up, sent, start, nil})
 		}
 		if refusal := c.notQueuedBy(b); refusal != nil {
 			giveUp(p.parts)
@@ -106,10 +113,14 @@ func (c *client) present(p plan, b body, sent, start time.Time) error {
 		if err != nil {
 			return err
 		}
+		seq := token.Seq
+		if token.Grant == 0 {
+			seq = tokenstore.Mark()
+		}
 		w.writes = append(w.writes, write)
 		w.blind = append(w.blind, token.OrBlind || q.taken)
 		w.parts = append(w.parts, tokenstore.Commit{
-			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: token.Seq, Apart: q.sequence.IsApart(),
+			Record: q.sequence.Record, Claim: q.sequence.Claim, Grant: token.Grant, Read: token.Read, Seq: seq, Apart: q.sequence.IsApart(),
 			Keep:   !passed && (q.reading && q.sequence.Locks() || !q.taken && q.sequence.Keeps()),
 			Passed: passed,
 		})
@@ -148,6 +159,7 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], c.state.db, w.parts, caching, b.raw, b.count, stands)
 	c.unwatched(up)
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
+	x.Makes = true
 	switch {
 	case b.tx != nil:
 		if x.Whole, x.Tail = !b.lists, w.block.Tail; b.lists {
@@ -157,6 +169,10 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	case b.now, b.once != nil:
 		x.Stream = -1
 	}
+	if d := p.durability(); d.Replicas > 0 {
+		x.Stream, x.Whole = -1, false
+		return c.roundTripDurably(up, x, c.send, d)
+	}
 	return c.roundTripOn(up, x, c.send)
 }
 
@@ -164,6 +180,7 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 // index of the first command's reply, behind MULTI's.
 func (b body) hears(c *client, first int) {
 	x, tx := c.exchange, b.tx
+	tx.first = first
 	c.closeTry()
 	x.From, x.To = first+tx.heard, first+tx.count
 	if !tx.begun {
@@ -235,7 +252,7 @@ func (c *client) judge(p plan) error {
 			w.checks = append(w.checks, check)
 		case x.Opened:
 			c.srv.log.Error("the store applied a write whose check it had refused", "sessions", p.sessions(), "error", err)
-			return &unknownError{p.sessions(), err}
+			return &unknownError{sessions: p.sessions(), err: err}
 		default:
 			return &downError{p.sessions(), err}
 		}

@@ -16,6 +16,7 @@ const (
 	maxWait     = 60 * time.Second
 	maxDuration = 365 * 24 * time.Hour
 	maxName     = 64
+	maxReplicas = 100
 )
 
 // FieldError says what is wrong with one option of a rule, and what to write
@@ -77,6 +78,7 @@ func (r *Rule) check() error {
 		[]string{string(One), string(Many)}, nil)
 
 	r.checkTimes(refuse)
+	r.checkDurability(refuse)
 
 	switch {
 	case r.LockedError == "":
@@ -97,6 +99,28 @@ func (r *Rule) checkReaders(refuse func(field, remedy, problem string, args ...a
 		case slices.Contains(r.Readers[:i], name):
 			refuse("readers", "remove one", "%q is given twice", name)
 		}
+	}
+}
+
+func (r *Rule) checkDurability(refuse func(field, remedy, problem string, args ...any)) {
+	d := r.Durability
+	switch {
+	case d.Replicas < 0:
+		refuse("durability.replicas", "write how many replicas must have a write, or 0 to wait for none", "%d is negative", d.Replicas)
+	case d.Replicas > maxReplicas:
+		refuse("durability.replicas", "write how many replicas must have a write, fewer than there are", "%d are more than Redis ever has", d.Replicas)
+	case d.Replicas > 0:
+	case d.Timeout != Default().Durability.Timeout && d.Timeout != 0:
+		refuse("durability.replicas", "write how many replicas must have a write, as in replicas: 1", "is missing, and timeout means nothing without it")
+		return
+	default:
+		return
+	}
+	switch {
+	case d.Timeout < time.Millisecond:
+		refuse("durability.timeout", "write 1ms or more; 1s is the default", "%s is too short for any replica", Text(d.Timeout))
+	case d.Timeout > maxWait:
+		refuse("durability.timeout", "write 60s or less, and with wait less than the clients' socket timeout", "%s is longer than any client waits for a reply", Text(d.Timeout))
 	}
 }
 

@@ -1,6 +1,9 @@
 package rule
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // ReservedPrefix begins the keys of the proxy's own records. No rule may guard
 // a prefix inside it.
@@ -131,6 +134,8 @@ type Rule struct {
 	// RecordTTL is how long the fence record stays after the session's last
 	// use. At least twice MaxHold, default 1h.
 	RecordTTL time.Duration `yaml:"record_ttl"`
+	// Durability says how many replicas must have a write before its client hears of it.
+	Durability Durability `yaml:"durability"`
 	// LockedError is the first word of the refusal after waiting; some clients
 	// retry certain words by themselves, as go-redis does TRYAGAIN. Default
 	// "LOCKED".
@@ -140,6 +145,23 @@ type Rule struct {
 	Preset string `yaml:"preset"`
 
 	pattern *pattern // nil where each key is its own session
+}
+
+// Durability has the client of a guarded write wait until replicas have it.
+type Durability struct {
+	// Replicas is how many have to. Default 0: none, the client hears of it at once.
+	Replicas int `yaml:"replicas"`
+	// Timeout is how long they may take; then the client hears that the write was carried out, but is not there. It comes on top of
+	// [Rule.Wait]. From 1ms to 60s, default 1s.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// String says it for people.
+func (d Durability) String() string {
+	if d.Replicas == 0 {
+		return "no replica is waited for"
+	}
+	return fmt.Sprintf("%d replicas within %s, else -FENCEUNKNOWN", d.Replicas, Text(d.Timeout))
 }
 
 // Default returns the defaults of all options; name and prefix have none.
@@ -156,6 +178,7 @@ func Default() Rule {
 		Idle:          30 * time.Second,
 		Linger:        0,
 		RecordTTL:     time.Hour,
+		Durability:    Durability{Timeout: time.Second},
 		LockedError:   "LOCKED",
 	}
 }
@@ -174,6 +197,7 @@ func New(r Rule) (*Rule, error) {
 	orDefault(&r.MaxHold, d.MaxHold)
 	orDefault(&r.Idle, d.Idle)
 	orDefault(&r.RecordTTL, d.RecordTTL)
+	orDefault(&r.Durability.Timeout, d.Durability.Timeout)
 	orDefault(&r.LockedError, d.LockedError)
 	return Compile(r)
 }

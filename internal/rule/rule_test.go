@@ -26,7 +26,7 @@ func TestTheDefaultsAreTheDocumentedOnes(t *testing.T) {
 	want := Rule{
 		Mode: "auto", Owner: "auto", ClientBy: "address", WritesPerRead: "one", Scripts: "refuse",
 		Wait: 1500 * time.Millisecond, Lease: 30 * time.Second, MaxHold: 2 * time.Minute, Idle: 30 * time.Second,
-		RecordTTL: time.Hour, LockedError: "LOCKED",
+		RecordTTL: time.Hour, Durability: Durability{Timeout: time.Second}, LockedError: "LOCKED",
 	}
 	if got := Default(); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

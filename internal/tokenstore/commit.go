@@ -19,7 +19,7 @@ type Commit struct {
 	// Read is the token that was the last one stored when the session was read without a hold; the write
 	// is refused if it no longer is. The zero Stamp: a blind write. It counts where Grant is 0.
 	Read Stamp
-	// Seq counts the writes under Grant, from 1.
+	// Seq counts the writes under Grant, from 1. A write that holds nothing has a Mark, from which those behind it count on.
 	Seq uint64
 	// Apart: the grant was acquired by itself. The store counts Seq, which is 0 here, and the hold stays as it is.
 	Apart bool
@@ -64,6 +64,8 @@ type Block struct {
 	Exec int
 	// Tail is how many elements of the EXEC's array come behind the client's.
 	Tail int
+	// Floor is what the grant of a write that holds nothing is above.
+	Floor uint64
 
 	// spread: sessions are in several databases, so the connection selects each one's for what is about it.
 	spread bool
@@ -100,7 +102,7 @@ func (b Block) Settle(i int) int {
 // to be good (AppendWatch, AppendVerify): the block needs no check then. before, if there is any, is one request to be
 // sent right before the transaction.
 func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, commands []byte, count int, watched bool) ([]byte, Block) {
-	b := Block{Commands: count, Tail: len(parts)}
+	b := Block{Commands: count, Tail: len(parts), Floor: s.floor.Load()}
 	for i := range parts {
 		b.spread = b.spread || parts[i].Record.DB != db
 	}
@@ -135,7 +137,7 @@ func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, command
 		if b.spread {
 			dst = appendSelect(dst, parts[i].Record.DB)
 		}
-		dst = s.appendSettle(dst, &parts[i])
+		dst = s.appendSettle(dst, &parts[i], b.Floor)
 	}
 	if b.spread {
 		dst = appendSelect(dst, db)
@@ -207,7 +209,7 @@ func (s *Store) appendCheck(dst []byte, c *Commit) []byte {
 
 // appendSettle sends a blind write's settlement as text too: without it the write would have no
 // grant, and one under a grant that was acquired by itself, whose hold may be over, no token. A holder's may go by digest, since its hold stands until it is settled again.
-func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
+func (s *Store) appendSettle(dst []byte, c *Commit, floor uint64) []byte {
 	d := s.of(c.Record)
 	if c.Passed {
 		dst = redcon.AppendArray(dst, 3+3+1)
@@ -226,7 +228,7 @@ func (s *Store) appendSettle(dst []byte, c *Commit) []byte {
 	dst = redcon.AppendBulkString(dst, c.Claim.info)
 	dst = redcon.AppendBulkString(dst, c.Claim.lease)
 	dst = redcon.AppendBulkString(dst, c.Claim.ttl)
-	dst = appendUint(dst, s.floor.Load())
+	dst = appendUint(dst, floor)
 	dst = redcon.AppendBulkString(dst, d.provider)
 	dst = redcon.AppendBulkString(dst, reserve)
 	dst = appendUint(dst, c.Grant)

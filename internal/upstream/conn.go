@@ -65,6 +65,8 @@ type Conn struct {
 
 	errors atomic.Int64 // see Errors
 
+	identity Identity // as the server has said
+
 	meter  *Meter                 // nil: nobody counts
 	links  *Links                 // of it
 	closed atomic.Bool            // by the proxy, or its end was asked for
@@ -114,6 +116,9 @@ func (c *Conn) Close() error {
 	c.closed.Store(true)
 	return c.nc.Close()
 }
+
+// Break ends the connection as the upstream might; Serve returns.
+func (c *Conn) Break() { _ = c.nc.Close() }
 
 // CloseWrite tells the upstream that no more requests come. What was sent is answered.
 func (c *Conn) CloseWrite() error {

@@ -35,6 +35,9 @@ type Exchange struct {
 	// the last Tail ones. They go downstream as an array.
 	Whole bool
 	Tail  int
+	// Makes, if set after Reset, says that the sender makes up for what the client has not got of the exchange when the connection
+	// breaks, unless it has got a part of a reply.
+	Makes bool
 
 	// Streamed says that the client's reply went downstream, StreamType is its type byte.
 	Streamed   bool
@@ -131,8 +134,22 @@ func (x *Exchange) streaming() bool { return x.passes }
 
 // owes reports whether the client has got a part of what it is to get of the exchange, and not all.
 func (x *Exchange) owes() bool {
+	if x.Makes {
+		return x.passes || x.Streamed && !x.Heard()
+	}
 	return x.Streamed || x.From < x.To && len(x.ends) < x.To && x.fate.Load() != withdrawn
 }
+
+// Heard reports whether the client has got all of the reply that was streamed to it.
+func (x *Exchange) Heard() bool {
+	if x.Whole {
+		return x.Streamed && len(x.ends) >= x.total-x.Tail
+	}
+	return x.Streamed && len(x.ends) > x.Stream
+}
+
+// Unheard returns which of the replies from From on and before To the client has not got, when the connection broke.
+func (x *Exchange) Unheard() (from, to int) { return max(x.From, min(len(x.ends), x.To)), x.To }
 
 // keep keeps bytes of the reply being read, unless it is the client's and dropped.
 func (x *Exchange) keep(data []byte) {

@@ -3,10 +3,7 @@
 -- ARGV: owner info lease ttl floor provider reserve grant(0: blind) seq keep(1: the hold goes on; 2: it
 -- stays as it is, and the write is the next one under its grant)
 local owner, info, lease, ttl, floor, provider, reserve, grant, seq, keep = unpack(ARGV)
-if grant == '0' then
-  grant = newer((token()), floor)
-  seq = '1'
-end
+if grant == '0' then grant = newer((token()), floor) end
 if keep == '2' then
   local _, sg, ss = token()
   seq = sg == grant and string.format('%.0f', ss + 1) or '1'

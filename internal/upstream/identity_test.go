@@ -1,0 +1,52 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestAConnectionIsKnownAsTheServerNamesIt(t *testing.T) {
+	const line = "id=12 addr=10.0.0.1:4711 laddr=10.0.0.2:6379 fd=8 name=id=7 db=0\n"
+	for name, c := range map[string]struct {
+		reply string
+		want  Identity
+	}{
+		"RESP2":          {"$65\r\n" + line + "\r\n", Identity{"12", "10.0.0.1:4711", "10.0.0.2:6379"}},
+		"RESP3":          {"=69\r\ntxt:" + line + "\r\n", Identity{"12", "10.0.0.1:4711", "10.0.0.2:6379"}},
+		"no right":       {"-NOPERM this user has no permissions to run the 'client|info' command\r\n", Identity{}},
+		"not known":      {"-ERR unknown subcommand 'INFO'\r\n", Identity{}},
+		"without laddr=": {"$22\r\nid=12 addr=10.0.0.1:47\r\n", Identity{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.Identify()
+			s.replies(c.reply)
+			if got := s.Identity(); got != c.want {
+				t.Errorf("got %+v, want %+v", got, c.want)
+			}
+			command, err := (&Endpoint{Options: &redis.Options{}}).Silence(t.Context(), s.Conn)
+			if known := c.want.ID != ""; known != (err == nil) || !known && !errors.Is(err, ErrUnsilenced) || known && len(command) != 8 {
+				t.Errorf("it is silenced by %v, %v", command, err)
+			}
+		})
+	}
+}
+
+func TestWhatIsBehindADialerIsSilencedByItsSilencerAlone(t *testing.T) {
+	s := newScene(t)
+	s.Identify()
+	s.replies("$60\r\nid=12 addr=10.0.0.1:4711 laddr=10.0.0.2:6379 fd=8 name= db=0\r\n")
+	dialer := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
+	e := &Endpoint{Options: &redis.Options{Dialer: dialer}}
+	if command, err := e.Silence(t.Context(), s.Conn); !errors.Is(err, ErrUnsilenced) {
+		t.Errorf("got %v, %v", command, err)
+	}
+	e.Silencer = func(context.Context, net.Conn) error { return nil }
+	if command, err := e.Silence(t.Context(), s.Conn); err != nil || len(command) > 0 {
+		t.Errorf("got %v, %v", command, err)
+	}
+}
