@@ -110,7 +110,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout}
+	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout, Silencer: p.way.silencer()}
 	p.endpoint.Meter.ReadOnly = p.way.suspect()
 	if err := p.way.try(ctx, own); err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)

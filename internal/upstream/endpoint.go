@@ -18,7 +18,7 @@ type Endpoint struct {
 	// Options are the same facts for the proxy's own go-redis connections. Their Dialer, if there is one, makes all
 	// connections: what is behind it may be more than one server.
 	Options *redis.Options
-	// Silencer is for what is behind a Dialer. Without one, commits whose connection breaks there have an unknown outcome.
+	// Silencer is for what is more than one server at a time, where CLIENT KILL is no use. Nil: the upstream is one server.
 	Silencer Silencer
 	// DialTimeout bounds connecting and logging in.
 	DialTimeout time.Duration

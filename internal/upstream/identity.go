@@ -72,7 +72,7 @@ func (e *Endpoint) Silence(ctx context.Context, broken *Conn) (command []any, er
 	switch id := broken.Identity(); {
 	case e.Silencer != nil:
 		return nil, e.Silencer(ctx, broken.nc.Conn)
-	case e.Options.Dialer != nil, id.ID == "":
+	case id.ID == "":
 		return nil, ErrUnsilenced
 	default:
 		return []any{"CLIENT", "KILL", "ID", id.ID, "ADDR", id.Addr, "LADDR", id.LocalAddr}, nil

@@ -36,17 +36,14 @@ func TestAConnectionIsKnownAsTheServerNamesIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsBehindADialerIsSilencedByItsSilencerAlone(t *testing.T) {
+func TestASilencerStandsInThePlaceOfCLIENTKILL(t *testing.T) {
 	s := newScene(t)
 	s.Identify()
 	s.replies("$60\r\nid=12 addr=10.0.0.1:4711 laddr=10.0.0.2:6379 fd=8 name= db=0\r\n")
-	dialer := func(context.Context, string, string) (net.Conn, error) { return nil, net.ErrClosed }
-	e := &Endpoint{Options: &redis.Options{Dialer: dialer}}
-	if command, err := e.Silence(t.Context(), s.Conn); !errors.Is(err, ErrUnsilenced) {
-		t.Errorf("got %v, %v", command, err)
-	}
-	e.Silencer = func(context.Context, net.Conn) error { return nil }
-	if command, err := e.Silence(t.Context(), s.Conn); err != nil || len(command) > 0 {
-		t.Errorf("got %v, %v", command, err)
+	for _, want := range []error{nil, ErrUnsilenced} {
+		e := &Endpoint{Options: &redis.Options{}, Silencer: func(context.Context, net.Conn) error { return want }}
+		if command, err := e.Silence(t.Context(), s.Conn); !errors.Is(err, want) || len(command) > 0 {
+			t.Errorf("got %v, %v, want %v", command, err, want)
+		}
 	}
 }
