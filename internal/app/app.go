@@ -146,7 +146,7 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
 		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
 		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Spans: p.spans(), Hear: p.hear,
-		Clustered: cfg.Upstream.Clustered(),
+		Clustered: cfg.Upstream.Clustered(), Node: cfg.Upstream.Cluster == config.ClusterPassthrough,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)

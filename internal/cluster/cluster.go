@@ -34,7 +34,7 @@ type Options struct {
 	// Everywhere are channels to which clients subscribe at every primary: a script at any of them may ask whether somebody
 	// hears it. Nil: none.
 	Everywhere func(channel []byte) bool
-	Log         *slog.Logger
+	Log        *slog.Logger
 }
 
 // Cluster is a Redis Cluster that looks like one Redis. It is safe for concurrent use.
@@ -47,7 +47,7 @@ type Cluster struct {
 	topology atomic.Pointer[topology]
 	finding  finding
 	look     chan struct{} // asks for a search soon
-	down     trouble // since when nodes say that the cluster is down
+	down     trouble       // since when nodes say that the cluster is down
 	killed   atomic.Int64
 
 	mu     sync.Mutex

@@ -246,6 +246,10 @@ func (c *client) handle(req resp.Request) error {
 		c.arm(nil)
 		return c.say(req)
 	}
+	if c.srv.node && !c.holding() && !c.state.multi && aboutNodes(req.Args) {
+		c.arm(nil)
+		return c.asNode(req.Args, req.Raw)
+	}
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	c.cmd, c.traces.now = cmd, nil
 	c.arm(cmd)

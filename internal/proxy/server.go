@@ -39,6 +39,8 @@ type Options struct {
 	Hear func(ctx context.Context) error
 	// Clustered: the upstream is a Redis Cluster, so records live in the slots of their data.
 	Clustered bool
+	// Node: the proxy shows itself as a Redis Cluster of one node.
+	Node bool
 }
 
 // Spans are the spans of sequences.
@@ -62,6 +64,7 @@ type Server struct {
 	hear      func(ctx context.Context) error
 	bare      *rule.Rule // of sessions that no rule guards
 	clustered bool
+	node      bool // it shows itself as a cluster of one
 	unproved  bool // it is not known whether Redis lets the proxy's own user guard
 
 	owner    *lock.Owner // of rules with owner: proxy
@@ -93,7 +96,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{
 		name: o.Name, rules: newRulebook(o.Rules), upstream: o.Upstream, store: o.Store, locks: o.Locks,
 		metrics: o.Metrics, log: o.Log, observer: o.Observer, spans: o.Spans, hear: o.Hear,
-		bare: rule.ForUnguarded(), clustered: o.Clustered, unproved: o.Rules.Empty(),
+		bare: rule.ForUnguarded(), clustered: o.Clustered, node: o.Node, unproved: o.Rules.Empty(),
 		owner:   o.Locks.Owner(tokenstore.Identity{Proxy: o.Name}),
 		clients: map[*client]struct{}{},
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
