@@ -142,9 +142,9 @@ func (c *client) wasApplied(l lostWrite, a tokenstore.Aftermath) error {
 	reply := l.answer(a.Probe)
 	switch {
 	case reply == nil && whole:
-		return &unknownError{sessions: l.sessions(), err: fmt.Errorf("Redis's reply to it is lost: %v", l.err), applied: true} //nolint:errorlint // it does not end the client
+		return &unknownError{sessions: l.sessions(), err: fmt.Errorf("the reply to it is lost: %v", l.err), applied: true} //nolint:errorlint // it does not end the client
 	case reply == nil:
-		return &unknownError{sessions: l.sessions(), err: fmt.Errorf("Redis's reply to it is lost: %w", l.err), applied: true}
+		return &unknownError{sessions: l.sessions(), err: fmt.Errorf("the reply to it is lost: %w", l.err), applied: true}
 	}
 	if err := c.local(reply); err != nil {
 		return err
