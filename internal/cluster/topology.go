@@ -145,14 +145,18 @@ func beside(asked, addr string) string {
 // moved takes in that a slot is at another node now, as a node has said.
 func (c *Cluster) moved(slot int, to *node) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	t := c.topology.Load()
 	if t.of(slot) == to {
+		c.mu.Unlock()
 		return
 	}
 	owners := t.owners()
 	owners[slot] = to
 	c.topology.Store(newTopology(owners, t.failed))
+	c.mu.Unlock()
+	if !t.has(to) {
+		c.each(func(f *front) { f.nudge() }) // there is a primary more to be heard
+	}
 	select {
 	case c.look <- struct{}{}: // others may have moved, too
 	default:
