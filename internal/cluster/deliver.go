@@ -139,7 +139,11 @@ func (f *front) answered(e *entry) {
 	f.free(e)
 	f.queue.pop()
 	if closes && f.err == nil {
-		f.work.Go(func() { f.out.Lock(); f.out.Unlock(); f.end(nil) }) //nolint:staticcheck // behind what is being written
+		f.work.Go(func() { // behind what is being written
+			f.out.Lock()
+			defer f.out.Unlock()
+			f.end(nil)
+		})
 	}
 }
 

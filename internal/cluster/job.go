@@ -15,7 +15,6 @@ type job struct {
 	left    int
 	merge   func(replies [][]byte) []byte
 	keeps   bool // the router looks at the replies itself
-	buf     []byte
 }
 
 func newJob(parts int, merge func(replies [][]byte) []byte) *job {

@@ -198,7 +198,7 @@ func TestANodeIsKilledUnderCommands(t *testing.T) {
 						return
 					}
 					l = newLine(t, nc)
-					defer nc.Close()
+					t.Cleanup(func() { _ = nc.Close() })
 				}
 				_, err := l.Write(resp.AppendCommandStrings(nil, "INCR", fmt.Sprintf("{x}%d", i)))
 				if err == nil {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"bytes"
-	"errors"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
@@ -192,10 +191,4 @@ var ping = []byte("*1\r\n$4\r\nPING\r\n")
 // may be who was meant.
 func (c *Cluster) killedLately() bool {
 	return time.Since(time.Unix(0, c.killed.Load())) < time.Second
-}
-
-// isRefusal reports whether a node does not take the client.
-func isRefusal(err error) bool {
-	var r *refusal
-	return errors.As(err, &r)
 }
