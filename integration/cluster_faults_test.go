@@ -9,56 +9,88 @@ import (
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
+// failing is a cluster whose nodes fail under turns: on sessions of all nodes, half of which span slots.
+type failing struct {
+	*turns
+	cluster *harness.Cluster
+}
+
+// startFailing starts the turns of so many owners, behind a quarter as many proxies.
+func startFailing(t *testing.T, owners, replicas int, options ...string) *failing {
+	t.Helper()
+	f := &failing{newTurns(t), harness.StartSeverableCluster(t, 3, replicas)}
+	for i := range 3 {
+		f.keys = append(f.keys, "own:"+f.cluster.Key(i*5461+100, ""), fmt.Sprint("ctx:", i, ":a"))
+	}
+	options = append([]string{"mode: lock", "wait: 5s", "lease: 2s", "owner: connection"}, options...)
+	config := guarding(append(options, `session: "ctx:<s>:*"`)...) + "  - name: own\n    prefix: \"own:\"\n"
+	for _, option := range options {
+		config += "    " + option + "\n"
+	}
+	var proxies []*harness.Proxy
+	for range owners / 4 {
+		proxies = append(proxies, harness.StartProxy(t, harness.ProxyOptions{Upstream: f.cluster.URL(), ConfigYAML: config}))
+	}
+	for i := range owners {
+		f.owner(fmt.Sprint("o", i), proxies[i%len(proxies)])
+	}
+	f.acquirer(proxies[0])
+	f.goesOn("the start")
+	return f
+}
+
+// replaced waits until another node has the slot of a primary that has failed.
+func (f *failing) replaced(slot int, old *harness.ClusterNode) {
+	harness.Eventually(f.T, 0, func() bool { now := f.cluster.Owner(slot); return now != nil && now != old }, "another takes over")
+}
+
+func (f *failing) kills(slot int) {
+	n := f.cluster.Owner(slot)
+	f.while("the end of a primary", n.Kill, func() { n.Restart(); f.cluster.WaitOK() })
+}
+
+func (f *failing) freezes(slot int) {
+	n := f.cluster.Owner(slot)
+	f.while("a frozen primary", n.Pause, func() { n.Resume(); f.cluster.WaitOK() })
+}
+
+func (f *failing) isolates(slot int) {
+	n := f.cluster.Owner(slot)
+	f.while("a primary that is cut off from all others, and not from clients",
+		func() { f.cluster.Isolate(n); f.replaced(slot, n) }, func() { f.cluster.Join(); f.cluster.WaitOK() })
+}
+
 // Cases 39 and 70.
 func TestNoUpdateIsLostWhateverHappensToACluster(t *testing.T) {
 	t.Parallel()
-	c := harness.StartSeverableCluster(t, 3, 1)
-	w := newTurns(t)
-	for i := range 3 {
-		w.keys = append(w.keys, "own:"+c.Key(i*5461+100, ""), fmt.Sprint("ctx:", i, ":a"))
-	}
-	config := guarding("mode: lock", "wait: 5s", "lease: 2s", "owner: connection", `session: "ctx:<s>:*"`) + `  - name: own
-    prefix: "own:"
-    mode: lock
-    wait: 5s
-    lease: 2s
-    owner: connection
-`
-	var proxies []*harness.Proxy
-	for range 4 {
-		proxies = append(proxies, harness.StartProxy(t, harness.ProxyOptions{Upstream: c.URL(), ConfigYAML: config}))
-	}
-	for i := range 16 {
-		w.owner(fmt.Sprint("o", i), proxies[i%4])
-	}
-	w.acquirer(proxies[0])
-	w.goesOn("the start")
+	f := startFailing(t, 16, 1)
+	c := f.cluster
+	f.kills(100)
+	f.while("a failover", func() { c.Failover(c.Replicas(c.Owner(5561))[0]) }, c.WaitOK)
 
-	primary := c.Owner(100)
-	w.while("the end of a primary", primary.Kill, func() { primary.Restart(); c.WaitOK() })
-
-	w.while("a failover", func() { c.Failover(c.Replicas(c.Owner(5561))[0]) }, c.WaitOK)
-
-	from, to := c.Owner(100), c.Owner(5561)
+	to := c.Owner(5561)
 	for _, slot := range []int{100, c.Slot("ctx:0:a")} {
 		if c.Owner(slot) != to {
 			c.Migrate(slot, to)
 		}
 	}
-	t.Logf("slots have moved from %s to %s; all sessions were written again after %v", from.Addr, to.Addr, w.goesOn("the move of slots"))
+	t.Logf("slots have moved; all sessions were written again after %v", f.goesOn("the move of slots"))
 
 	for _, n := range c.Nodes {
-		w.while("the restart of "+n.Addr, n.Kill, func() { n.Restart(); c.WaitOK() })
+		f.while("the restart of "+n.Addr, n.Kill, func() { n.Restart(); c.WaitOK() })
 	}
+	f.freezes(11022)
+	f.isolates(100)
+	f.end(c.Client())
+}
 
-	frozen := c.Owner(11022)
-	w.while("a frozen primary", frozen.Pause, func() { frozen.Resume(); c.WaitOK() })
-
-	alone := c.Owner(100)
-	w.while("a primary that is cut off from all others, and not from clients", func() {
-		c.Isolate(alone)
-		harness.Eventually(t, 0, func() bool { now := c.Owner(100); return now != nil && now != alone }, "another takes over")
-	}, func() { c.Join(); c.WaitOK() })
-
-	w.end(c.Client())
+// What was acknowledged is at a replica, too: as long as one survives, the store loses nothing either.
+func TestADurableUpdateSurvivesItsPrimary(t *testing.T) {
+	t.Parallel()
+	f := startFailing(t, 8, 2, "durability: {replicas: 1, timeout: 1s}")
+	f.durable = true
+	f.kills(100)
+	f.freezes(5561)
+	f.isolates(11022)
+	f.end(f.cluster.Client())
 }
