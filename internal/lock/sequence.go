@@ -348,11 +348,15 @@ func (s *Sequence) Keeps() bool {
 // Committed takes in an applied commit. applied is false when the command itself failed (its own
 // error reply): the value is unchanged, so the reads still stand, though the hold was settled.
 func (s *Sequence) Committed(c tokenstore.Commit, grant uint64, w Write, applied bool, sent time.Time) {
-	if applied && !c.Keep {
-		defer s.settleSpan()
-	}
+	settles := false
+	defer func() {
+		if settles {
+			s.settleSpan()
+		}
+	}()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	settles = applied && !c.Keep && s.shares()
 	if applied {
 		s.tellCommit(grant, which(&c), "")
 	}

@@ -150,6 +150,12 @@ func (s *Sequence) spanned(h provider.Hold) provider.Hold {
 	return s.manager.spans.form(s.spanKey(), h)
 }
 
+// shares reports whether the sequence's hold is one that siblings share. Called with mu held.
+func (s *Sequence) shares() bool {
+	_, is := s.hold.(*share)
+	return is
+}
+
 // spansSince is since when the hold stands that the sequence has a part in; the zero time: it has none.
 func (s *Sequence) spansSince() time.Time {
 	if h, is := s.hold.(*share); is {

@@ -123,3 +123,20 @@ func TestAShareCanBeReleasedTwiceAndLate(t *testing.T) {
 		}
 	})
 }
+
+func TestAWriteUnderAHoldThatIsOverLeavesTheNextOneAlone(t *testing.T) {
+	elsewhere(t, rule.Rule{}, func(w *world, l *locker) {
+		a := w.client("a")
+		w.did(a.read("s@1", k1))
+		w.did(a.read("s@2", k2))
+		w.did(a.write("s@1", k1))
+		w.pass(busyRetry)
+		w.did(a.read("s@1", k1)) // under a hold of its own
+		w.did(a.write("s@2", k2))
+		w.pass(busyRetry)
+		a.in("s@1", Held)
+		if !l.holds(given("s")) {
+			t.Error("it is not held")
+		}
+	})
+}
