@@ -22,7 +22,7 @@ func startFailing(t *testing.T, owners, replicas int, options ...string) *failin
 	for i := range 3 {
 		f.keys = append(f.keys, "own:"+f.cluster.Key(i*5461+100, ""), fmt.Sprint("ctx:", i, ":a"))
 	}
-	options = append([]string{"mode: lock", "wait: 5s", "lease: 2s", "owner: connection"}, options...)
+	options = append([]string{"mode: lock", "wait: 5s", "lease: 30s", "owner: connection"}, options...)
 	config := guarding(append(options, `session: "ctx:<s>:*"`)...) + "  - name: own\n    prefix: \"own:\"\n"
 	for _, option := range options {
 		config += "    " + option + "\n"

@@ -58,6 +58,7 @@ func (w *Way) openCluster(ctx context.Context, u config.Upstream, target config.
 		Seeds: target.Cluster, Username: target.Username, Password: target.Password,
 		Dial: w.Dial, DialTimeout: u.DialTimeout,
 		Everywhere: func(channel []byte) bool { return bytes.HasPrefix(channel, []byte(tokenstore.Prefix)) },
+		Changed:    w.changed,
 		Log:        log,
 	})
 	if err != nil {
@@ -72,13 +73,16 @@ func (w *Way) openSentinels(u config.Upstream, target config.Target, log *slog.L
 		Name: target.Address, Sentinels: target.Sentinels, Connect: w.Dial, DialTimeout: u.DialTimeout, Log: log,
 		Credentials: func() (username, password string) { return u.Sentinel.Username, u.Sentinel.Password },
 		Login:       func() (username, password string) { return target.Username, target.Password },
-		Switched: func() {
-			if tell := w.moved.Load(); tell != nil {
-				(*tell)()
-			}
-		},
+		Switched:    w.changed,
 	})
 	w.Dial = w.sentinel.Dial
+}
+
+// changed tells that another node may be the primary now, which may lack what was written last.
+func (w *Way) changed() {
+	if tell := w.moved.Load(); tell != nil {
+		(*tell)()
+	}
 }
 
 // try connects, logs in and says PING, for an error that says what is wrong; those of the library tell of its own attempts.
@@ -94,7 +98,7 @@ func (w *Way) try(ctx context.Context, own *redis.Options) error {
 
 // follow has locks follow what Redis loses when another node becomes the primary.
 func (w *Way) follow(locks *lock.Manager) {
-	if w.sentinel != nil {
+	if w.sentinel != nil || w.cluster != nil {
 		locks.Follows()
 		moved := locks.Moved
 		w.moved.Store(&moved)

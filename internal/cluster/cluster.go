@@ -34,7 +34,10 @@ type Options struct {
 	// Everywhere are channels to which clients subscribe at every primary: a script at any of them may ask whether somebody
 	// hears it. Nil: none.
 	Everywhere func(channel []byte) bool
-	Log        *slog.Logger
+	// Changed, if set, is told that other nodes have slots now than before, which may lack what was written last. It must
+	// not block.
+	Changed func()
+	Log     *slog.Logger
 }
 
 // Cluster is a Redis Cluster that looks like one Redis. It is safe for concurrent use.

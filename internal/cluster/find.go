@@ -127,6 +127,15 @@ func (c *Cluster) found(t *topology, began time.Time) {
 	c.mu.Unlock()
 	if changed && old != nil {
 		c.each(func(f *front) { f.nudge() })
+		if old.sum != t.sum {
+			c.changed()
+		}
+	}
+}
+
+func (c *Cluster) changed() {
+	if c.options.Changed != nil {
+		c.options.Changed()
 	}
 }
 

@@ -156,6 +156,7 @@ func (c *Cluster) moved(slot int, to *node) {
 	c.mu.Unlock()
 	if !t.has(to) {
 		c.each(func(f *front) { f.nudge() }) // there is a primary more to be heard
+		c.changed()
 	}
 	select {
 	case c.look <- struct{}{}: // others may have moved, too

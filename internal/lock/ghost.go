@@ -94,6 +94,11 @@ func (l *lately) take(now time.Time) []heldLately {
 
 // Moved says that the store is another one now, which may lack what was written last. It does not wait.
 func (m *Manager) Moved() {
+	if o := m.spans.outside; o != nil {
+		if home, is := o.Locker.(*Home); is {
+			home.moved()
+		}
+	}
 	store, ok := m.provider.(Inspector)
 	if !ok || m.outside != nil {
 		return

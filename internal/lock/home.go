@@ -29,6 +29,7 @@ type Home struct {
 
 	mu    sync.Mutex
 	holds map[*homeHold]struct{}
+	late  map[*homeHold]struct{} // released, their lease not over when that was noted
 }
 
 // HomeStore is the store as Home needs it; tokenstore.Store has the meaning of each.
@@ -47,7 +48,7 @@ const homeWait = time.Hour
 
 // NewHome returns a Home. id is unique among all proxies of the store, and no manager has it. The caller closes it.
 func NewHome(id string, store HomeStore, log *slog.Logger) *Home {
-	h := &Home{m: NewManager(id, store, log), store: store, heard: make(chan struct{}), holds: map[*homeHold]struct{}{}}
+	h := &Home{m: NewManager(id, store, log), store: store, heard: make(chan struct{}), holds: map[*homeHold]struct{}{}, late: map[*homeHold]struct{}{}}
 	h.ctx, h.close = context.WithCancel(context.Background())
 	listening, silent := context.WithCancel(context.Background())
 	h.silent = silent
@@ -228,7 +229,44 @@ func (h *homeHold) Release(ctx context.Context) error {
 	if _, err := h.home.m.ReleaseGrant(ctx, s.Record, s.Claim, h.grant); err != nil {
 		return fmt.Errorf("cluster: release: %w", err)
 	}
+	h.home.released(h)
 	return nil
+}
+
+// released remembers a hold that was given back: at a primary that lacks what was written last it stands again.
+func (h *Home) released(hold *homeHold) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.late[hold] = struct{}{}
+	if len(h.late) < maxLately {
+		return
+	}
+	now := time.Now()
+	for other := range h.late {
+		if now.After(other.Until()) || len(h.late) >= maxLately {
+			delete(h.late, other)
+		}
+	}
+}
+
+// moved gives back anew what may stand again, without waiting for that.
+func (h *Home) moved() {
+	h.mu.Lock()
+	late := h.late
+	h.late = map[*homeHold]struct{}{}
+	h.mu.Unlock()
+	h.m.detach(func(ctx context.Context) {
+		for hold := range late {
+			for time.Now().Before(hold.Until()) {
+				call, cancel := context.WithTimeout(ctx, callTimeout)
+				err := hold.Release(call)
+				cancel()
+				if err == nil || !rest(ctx, ghostRetry) {
+					break
+				}
+			}
+		}
+	})
 }
 
 func (h *homeHold) isOver() bool {
