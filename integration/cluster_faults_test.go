@@ -68,11 +68,14 @@ func TestNoUpdateIsLostWhateverHappensToACluster(t *testing.T) {
 	f.kills(100)
 	f.while("a failover", func() { c.Failover(c.Replicas(c.Owner(5561))[0]) }, c.WaitOK)
 
-	to := c.Owner(5561)
-	for _, slot := range []int{100, c.Slot("ctx:0:a")} {
-		if c.Owner(slot) != to {
-			c.Migrate(slot, to)
+	for i := range 6 {
+		to := c.Owner([]int{5561, 11022}[i%2])
+		for _, slot := range []int{100, c.Slot("ctx:0:a")} {
+			if c.Owner(slot) != to {
+				c.Migrate(slot, to)
+			}
 		}
+		f.goesOn("the move of slots")
 	}
 	t.Logf("slots have moved; all sessions were written again after %v", f.goesOn("the move of slots"))
 

@@ -220,7 +220,7 @@ func TestTheWrongSideOfTLSIsSaid(t *testing.T) {
 		"a Redis with TLS":             {"redis://" + w.secure, "", "write rediss://"},
 		"an authority not believed":    {"rediss://" + w.secure, "", "upstream.tls.ca"},
 		"another name":                 {"rediss://" + w.secure, fmt.Sprintf("{ca: %q, server_name: other}", w.ca.File), "upstream.tls.server_name"},
-		"a Redis that asks who we are": {"rediss://" + w.secure, fmt.Sprintf("{ca: %q}", w.ca.File), "certificate required"},
+		"a Redis that asks who we are": {"rediss://" + w.secure, fmt.Sprintf("{ca: %q}", w.ca.File), "upstream.tls.cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config.yaml")

@@ -166,7 +166,7 @@ func countsRecords(q *queue) bool {
 func (p *Pair) compareStreams(s *Script, straight, behind played) *Difference {
 	for i := range max(len(straight.replies), len(behind.replies)) {
 		want, got := at(straight.replies, i), at(behind.replies, i)
-		if bytes.Equal(want, got) {
+		if bytes.Equal(want, got) || i == 0 && len(want) > 0 && len(got) > 0 && same(&queue{}, &s.Steps[0], want, got) { // HELLO tells the connection's id
 			continue
 		}
 		return &Difference{

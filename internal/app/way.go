@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync/atomic"
 	"syscall"
 
@@ -27,6 +28,7 @@ type Way struct {
 	// Dial makes a connection. It is a go-redis Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
+	tls      bool             // connections are made under it
 	cluster  *cluster.Cluster // nil unless the upstream is one
 	sentinel *sentinel.Dialer // nil unless Sentinels name the primary
 	moved    atomic.Pointer[func()]
@@ -40,7 +42,7 @@ func OpenWay(ctx context.Context, u config.Upstream, target config.Target, log *
 		if err != nil {
 			return nil, fmt.Errorf("upstream.tls: %w", err)
 		}
-		w.Dial = dial
+		w.Dial, w.tls = dial, true
 	}
 	switch {
 	case target.Cluster != nil:
@@ -90,6 +92,9 @@ func (w *Way) try(ctx context.Context, own *redis.Options) error {
 	e := upstream.Endpoint{Options: own, DialTimeout: own.DialTimeout}
 	err := e.Ping(ctx)
 	var protocol *resp.ProtocolError
+	if w.tls && err != nil && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || strings.Contains(err.Error(), "certificate required")) {
+		return fmt.Errorf("it ends the connection, as a Redis does that asks for a certificate: name one in upstream.tls.cert, and its upstream.tls.key: %w", err)
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &protocol) {
 		return fmt.Errorf("it does not speak Redis's protocol here; if it speaks TLS, write rediss:// in upstream.url: %w", err)
 	}

@@ -122,6 +122,10 @@ func (f *front) recover() error {
 // retry tries the first entry again, or gives it up.
 func (f *front) retry(e *entry) error {
 	r := e.again
+	if r.what == ask && (e.watches || e.tx != nil) {
+		// Its other keys may still be where the slot was, and would come over what is written here.
+		r = redirect{what: tryAgain, line: "-TRYAGAIN fence-proxy: the slot is on its way to another node\r\n"}
+	}
 	if e.trials.since.IsZero() {
 		e.trials.since = time.Now()
 	}

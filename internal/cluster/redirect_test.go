@@ -95,7 +95,8 @@ func TestASlotMovesUnderAPipelineWhoseOrderStays(t *testing.T) {
 	}
 }
 
-// In the middle of a move, keys that have gone are asked for at the other node.
+// In the middle of a move, keys that have gone are asked for at the other node, but not by a transaction: what it writes
+// there of keys that have not gone yet would be overwritten when they come.
 func TestInTheMiddleOfAMove(t *testing.T) {
 	t.Parallel()
 	of := harness.StartCluster(t, 3, 0)
@@ -105,9 +106,10 @@ func TestInTheMiddleOfAMove(t *testing.T) {
 	slot, to := of.Slot("{k}a"), elsewhere(of, "{k}a")
 	of.BeginMigration(slot, to)
 	of.MoveKeys(slot, to, "{k}a")
+	const onItsWay = "-TRYAGAIN fence-proxy: the slot is on its way to another node\r\n"
 	l.expect(
 		"GET {k}a", "$1\r\n1\r\n", "GET {k}b", "$1\r\n2\r\n", "INCR {k}a", ":2\r\n", "SET {k}new x", ok, "GET {k}new", "$1\r\nx\r\n",
-		"MULTI", ok, "INCR {k}a", queued, "GET {k}a", queued, "EXEC", "*2\r\n:3\r\n$1\r\n3\r\n",
+		"MULTI", ok, "INCR {k}a", queued, "SET {k}b lost", queued, "EXEC", onItsWay,
 		"MULTI", ok, "INCR {k}b", queued, "EXEC", "*1\r\n:3\r\n",
 	)
 	t.Run("a WATCH stands at a node that its key leaves", func(t *testing.T) {
@@ -117,7 +119,7 @@ func TestInTheMiddleOfAMove(t *testing.T) {
 		l.expect("WATCH {k}b", ok, "GET {k}b", "$1\r\n3\r\n")
 		of.MoveKeys(slot, to, "{k}b")
 		l.expect("MULTI", ok, "SET {k}b 9", queued, "EXEC", "*-1\r\n", "GET {k}b", "$1\r\n3\r\n",
-			"WATCH {k}b", ok, "MULTI", ok, "SET {k}b 9", queued, "EXEC", "*-1\r\n")
+			"WATCH {k}b", onItsWay)
 	})
 	t.Run("keys of both nodes", func(t *testing.T) {
 		l := dial(t, c)
@@ -131,13 +133,17 @@ func TestInTheMiddleOfAMove(t *testing.T) {
 			}
 		case <-time.After(50 * time.Millisecond): // it is tried again
 			of.EndMigration(slot, to)
-			if got := <-done; got != "*2\r\n$1\r\n3\r\n$-1\r\n" {
+			if got := <-done; got != "*2\r\n$1\r\n2\r\n$-1\r\n" {
 				t.Errorf("once the slot has moved: %q", got)
 			}
 		}
 	})
-	l.expect("WATCH {k}b", ok, "MULTI", ok, "SET {k}b 9", queued, "EXEC", "*-1\r\n") // it has moved since the front has heard of it
-	l.expect("WATCH {k}b", ok, "MULTI", ok, "SET {k}b 9", queued, "EXEC", "*1\r\n+OK\r\n", "GET {k}b", "$1\r\n9\r\n")
+	harness.Eventually(t, 0, func() bool { // the first one may find that the slot has moved since the front has heard of it
+		l.expect("WATCH {k}b", ok, "MULTI", ok, "SET {k}b 9", queued)
+		l.send("EXEC")
+		return l.read() == "*1\r\n+OK\r\n"
+	}, "a transaction is carried out once the slot has moved")
+	l.expect("GET {k}b", "$1\r\n9\r\n")
 }
 
 func TestWhatCannotBeHadIsSaidInTheEnd(t *testing.T) {
