@@ -17,7 +17,8 @@ import (
 func guardRights(t *testing.T) string {
 	t.Helper()
 	command := recipe(t, "Agents with users of their own", "redis")[0]
-	return command[strings.Index(command, "+eval "):]
+	_, rights, _ := strings.Cut(command, "+eval ")
+	return "+eval " + rights
 }
 
 // allow makes a user at a Redis; the password is "pw".

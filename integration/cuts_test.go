@@ -176,12 +176,12 @@ func (w *cutWorker) transaction(id string, u update) {
 
 // pipeline sends two updates at once, with a command in between whose reply shows that the order of replies is kept.
 func (w *cutWorker) pipeline(id string, first, second update) {
-	_, err := w.conn.Write([]byte(harness.Encode("RPUSH", first.lists[0], id+"a") + harness.Encode("ECHO", id) + harness.Encode("RPUSH", second.lists[0], id+"b")))
+	_, _ = w.conn.Write([]byte(harness.Encode("RPUSH", first.lists[0], id+"a") + harness.Encode("ECHO", id) + harness.Encode("RPUSH", second.lists[0], id+"b")))
 	replies := make([]any, 3)
 	fates := []fate{unheard, unheard, unheard}
 	for i := 0; i < len(replies) && w.conn != nil; i++ {
-		replies[i], err = w.hear()
-		fates[i] = fateOf(replies[i], err, nil)
+		reply, err := w.hear()
+		replies[i], fates[i] = reply, fateOf(reply, err, nil)
 	}
 	if fates[1] == acknowledged && replies[1] != id {
 		fates[0], fates[2] = senseless, senseless

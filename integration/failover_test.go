@@ -37,9 +37,8 @@ type failoverLoad struct {
 	unsure map[string]bool            // ids of writes with an unknown outcome
 	cycles [failoverOwners]int        // that were acknowledged
 	grants map[string]map[uint64]bool // by key
-	takes  int
-	lost   []map[string]bool // chains that a replaced primary had, which Redis itself loses: of each session, all starts
-	gaps   [][2]time.Time    // in which Redis may have lost something, where it can't be told what
+	lost   []map[string]bool          // chains that a replaced primary had, which Redis itself loses: of each session, all starts
+	gaps   [][2]time.Time             // in which Redis may have lost something, where it can't be told what
 }
 
 // ackedWrite is one that the client was told is good.

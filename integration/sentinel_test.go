@@ -129,7 +129,7 @@ func TestTheLastKnownPrimaryServesWithoutSentinels(t *testing.T) {
 	client.does("OK", "SET", "ctx:s", "v")
 
 	host, port, _ := strings.Cut(replica.Addr, ":")
-	if err := primary.Client().SlaveOf(t.Context(), host, port).Err(); err != nil {
+	if err := primary.Client().Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
 	client.fails("READONLY", "SET", "free", "w")
@@ -141,7 +141,7 @@ func TestTheLastKnownPrimaryServesWithoutSentinels(t *testing.T) {
 			t.Errorf("%s at a replica: %v", command, reply)
 		}
 	}
-	if err := primary.Client().SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+	if err := primary.Client().Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	proxy.WaitLog(t, "the primary answers again")

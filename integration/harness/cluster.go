@@ -404,12 +404,12 @@ func (n *ClusterNode) member(id string) []string {
 // knows reports whether the node knows a member in a role.
 func (n *ClusterNode) knows(id, role string) bool {
 	m := n.member(id)
-	return m != nil && slices.Contains(strings.Split(m[2], ","), role)
+	return len(m) > 2 && slices.Contains(strings.Split(m[2], ","), role)
 }
 
 // primary is the id of the node's primary, "" if it is one.
 func (n *ClusterNode) primary() string {
-	if m := n.member(n.ID); m != nil && m[3] != "-" {
+	if m := n.member(n.ID); len(m) > 3 && m[3] != "-" {
 		return m[3]
 	}
 	return ""

@@ -68,6 +68,7 @@ func WithClock(c *Clock) RedisOption {
 
 // withFile gives the server a configuration file, which it may rewrite. It is in the server's directory.
 func withFile(tb testing.TB, lines ...string) RedisOption {
+	tb.Helper()
 	return func(r *Redis) {
 		r.file = filepath.Join(r.Dir, "redis.conf")
 		if err := os.WriteFile(r.file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {

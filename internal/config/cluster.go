@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -41,7 +42,7 @@ func parseCluster(text string) (Target, *fault) {
 			f.remedy = strings.ReplaceAll(f.remedy, "redis://", clusterScheme)
 			return Target{}, f
 		}
-		one.Cluster = append(t.Cluster, one.Address)
+		one.Cluster = slices.Concat(t.Cluster, []string{one.Address})
 		one.Address = one.Cluster[0]
 		t = one
 	}

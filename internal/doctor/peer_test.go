@@ -41,7 +41,9 @@ func peer(t *testing.T, says map[string]string) *doctor.Patient {
 	t.Cleanup(func() {
 		_ = server.Close()
 		_ = l.Close()
-		<-listening
+		if err := <-listening; err == nil {
+			t.Error("the server ended by itself")
+		}
 	})
 	client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Protocol: 2, DisableIdentity: true, MaxRetries: -1})
 	t.Cleanup(func() { _ = client.Close() })

@@ -67,11 +67,21 @@ func TestWhatASettingMeans(t *testing.T) {
 		good  string
 		more  string // of the configuration
 	}{
-		{"memory", []string{"CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory 100mb"}, doctor.Fail, "maxmemory 100mb, policy allkeys-lru",
-			[]string{"CONFIG SET maxmemory-policy noeviction"}, "policy noeviction", ""},
+		{
+			"memory",
+			[]string{"CONFIG SET maxmemory-policy allkeys-lru", "CONFIG SET maxmemory 100mb"},
+			doctor.Fail, "maxmemory 100mb, policy allkeys-lru",
+			[]string{"CONFIG SET maxmemory-policy noeviction"},
+			"policy noeviction", "",
+		},
 		{"persistence", nil, doctor.Warn, "nothing is written to disk", []string{"CONFIG SET appendonly yes"}, "appendfsync everysec", ""},
-		{"persistence", []string{"CONFIG SET appendonly yes", "CONFIG SET appendfsync no"}, doctor.Warn, "synced when the system likes",
-			[]string{"CONFIG SET appendfsync always"}, "appendfsync always", ""},
+		{
+			"persistence",
+			[]string{"CONFIG SET appendonly yes", "CONFIG SET appendfsync no"},
+			doctor.Warn, "synced when the system likes",
+			[]string{"CONFIG SET appendfsync always"},
+			"appendfsync always", "",
+		},
 		{"limits", []string{"CONFIG SET timeout 20"}, doctor.Warn, "timeout 20", []string{"CONFIG SET timeout 31"}, "suit the configuration", ""},
 		{"limits", []string{"CONFIG SET tcp-keepalive 0"}, doctor.Warn, "tcp-keepalive 0", []string{"CONFIG SET tcp-keepalive 60"}, "suit", ""},
 		{"limits", []string{"CONFIG SET lua-time-limit 10"}, doctor.Warn, "BUSY", []string{"CONFIG SET lua-time-limit 5000"}, "suit", ""},

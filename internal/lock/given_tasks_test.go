@@ -9,7 +9,7 @@ import (
 
 // Each of the tasks that share an owner hears once that somebody else has written; then they get on.
 func TestTasksThatWereRefusedGetOnWhereLocksAreElsewhere(t *testing.T) {
-	elsewhere(t, rule.Rule{Mode: rule.ModeFence, Owner: rule.OwnerProxy}, func(w *world, l *locker) {
+	elsewhere(t, rule.Rule{Mode: rule.ModeFence, Owner: rule.OwnerProxy}, func(w *world, _ *locker) {
 		a, b := w.client("a"), w.client("b")
 		a.owner.Share()
 		tasks := []*client{a, a.sharing(), a.sharing()}

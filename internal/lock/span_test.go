@@ -50,7 +50,7 @@ func TestWhatWasReadInAnotherSlotMayBeWrittenAfterTheCommit(t *testing.T) {
 }
 
 func TestAWriteInASlotThatWasNotReadIsUnderTheHold(t *testing.T) {
-	elsewhere(t, rule.Rule{WritesPerRead: rule.Many}, func(w *world, l *locker) {
+	elsewhere(t, rule.Rule{WritesPerRead: rule.Many}, func(w *world, _ *locker) {
 		a, b := w.client("a"), w.client("b")
 		w.did(a.read("s@1", k1))
 		w.did(a.write("s@2", k2))

@@ -150,15 +150,15 @@ func onceEach(holds []tokenstore.Hold) []tokenstore.Hold {
 	type name struct{ rule, session string }
 	at := map[name]int{}
 	var each []tokenstore.Hold
-	for _, h := range holds {
-		of := name{h.Rule, h.Session}
+	for n := range holds {
+		of := name{holds[n].Rule, holds[n].Session}
 		i, known := at[of]
 		switch {
 		case !known:
 			at[of] = len(each)
-			each = append(each, h)
+			each = append(each, holds[n])
 		case each[i].Slot == "":
-			each[i] = h
+			each[i] = holds[n]
 		}
 	}
 	return each

@@ -56,7 +56,9 @@ func newScripted(t *testing.T, answers map[string]func(redcon.Conn)) *scripted {
 	t.Cleanup(func() {
 		_ = server.Close()
 		_ = l.Close()
-		<-done
+		if err := <-done; err == nil {
+			t.Error("the server ended by itself")
+		}
 	})
 	return s
 }
