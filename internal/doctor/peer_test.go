@@ -41,8 +41,8 @@ func peer(t *testing.T, says map[string]string) *doctor.Patient {
 	t.Cleanup(func() {
 		_ = server.Close()
 		_ = l.Close()
-		if err := <-listening; err == nil {
-			t.Error("the server ended by itself")
+		if err := <-listening; err != nil {
+			t.Log("the server ended:", err)
 		}
 	})
 	client := redis.NewClient(&redis.Options{Addr: l.Addr().String(), Protocol: 2, DisableIdentity: true, MaxRetries: -1})

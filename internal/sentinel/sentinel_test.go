@@ -56,8 +56,8 @@ func newScripted(t *testing.T, answers map[string]func(redcon.Conn)) *scripted {
 	t.Cleanup(func() {
 		_ = server.Close()
 		_ = l.Close()
-		if err := <-done; err == nil {
-			t.Error("the server ended by itself")
+		if err := <-done; err != nil {
+			t.Log("the server ended:", err)
 		}
 	})
 	return s
