@@ -147,3 +147,41 @@ func TestABrokenHoldOverSeveralNodesIsOverOnAll(t *testing.T) {
 		b.does(int64(1), "DEL", one)
 	}
 }
+
+// A slot is on its way, and a session's record has gone ahead of its key: what is written at the other node now would be
+// undone when the key comes.
+func TestAWriteWaitsForItsKeyWhenTheRecordHasMovedAhead(t *testing.T) {
+	t.Parallel()
+	c := startClustered(t, longHolds...)
+	const key = "ctx:s"
+	a, _ := connect(t, "A", c.first.Addr)
+	b, _ := connect(t, "B", c.second.Addr)
+	b.does("OK", "SET", key, "before")
+	a.does("before", "GET", key)
+	b.sends("GET", key)
+	waitFor(t, c, key, 1)
+
+	from, slot := c.cluster.Of(key), c.cluster.Slot(key)
+	to := c.cluster.Nodes[0]
+	if to == from {
+		to = c.cluster.Nodes[1]
+	}
+	record := from.Client().Keys(t.Context(), "fence-proxy:*").Val()
+	if len(record) < 3 {
+		t.Fatalf("the record has the keys %q", record)
+	}
+	c.cluster.BeginMigration(slot, to)
+	c.cluster.MoveKeys(slot, to, record...)
+	a.sends("SET", key, "A's")
+	harness.Eventually(t, 0, func() bool { // the write has come to where the record is, or would be carried out
+		stats := to.Client().Info(t.Context(), "commandstats").Val()
+		return strings.Contains(stats, "cmdstat_asking") || strings.Contains(from.Client().Info(t.Context(), "errorstats").Val(), "errorstat_ASK")
+	}, "the write is on its way")
+	if there := to.Client().Exists(t.Context(), key).Val(); there > 0 {
+		t.Error("the key is written where the slot is not yet")
+	}
+	c.cluster.MoveKeys(slot, to, key)
+	c.cluster.EndMigration(slot, to)
+	a.hears("OK")
+	b.hears("A's")
+}
