@@ -70,14 +70,16 @@ func (w *turns) owner(name string, p *harness.Proxy) {
 // turn reads, thinks and writes, and reports whether that was acknowledged.
 func (w *turns) turn(c *redis.Client, key, text string) bool {
 	ctx := context.Background()
+	conn := c.Conn() // for the turn: a write over another connection than its read's, made anew by the library, would be a blind one
+	defer conn.Close()
 	before := w.latest(key)
-	was, err := c.Get(ctx, key).Result()
+	was, err := conn.Get(ctx, key).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		w.refuse(err)
 		return false
 	}
 	time.Sleep(time.Millisecond)
-	if err := c.Set(ctx, key, was+text+" ", 0).Err(); err != nil {
+	if err := conn.Set(ctx, key, was+text+" ", 0).Err(); err != nil {
 		w.refuse(err)
 		return false
 	}
