@@ -140,3 +140,17 @@ func TestAWriteUnderAHoldThatIsOverLeavesTheNextOneAlone(t *testing.T) {
 		}
 	})
 }
+
+func TestAHoldThatEndsTakesNoFurtherSlotIn(t *testing.T) {
+	elsewhere(t, rule.Rule{}, func(w *world, _ *locker) {
+		a := w.client("a")
+		w.did(a.read("s@1", k1))
+		w.did(a.read("s@2", k2))
+		w.did(a.write("s@1", k1))
+		if err := a.read("s@3", 3); !errors.Is(err, errHeld) {
+			t.Errorf("it has joined the hold that was committed: %v", err)
+		}
+		w.pass(busyRetry)
+		w.did(a.read("s@3", 3))
+	})
+}
