@@ -27,10 +27,10 @@ func linked(t *testing.T, c *client) net.Conn {
 	c.up = upstream.NewConn(near, &c.out)
 	c.received = make(chan struct{})
 	up, received := c.up, c.received
-	go func() {
+	c.receivers.Go(func() { // as in connect
 		defer close(received)
 		c.serve(up)
-	}()
+	})
 	t.Cleanup(func() { _ = far.Close() })
 	return far
 }
