@@ -47,11 +47,12 @@ type Cluster struct {
 	scripts scripts
 	picked  uint32 // which primary gets what has no keys
 
-	topology atomic.Pointer[topology]
-	finding  finding
-	look     chan struct{} // asks for a search soon
-	down     trouble       // since when nodes say that the cluster is down
-	killed   atomic.Int64
+	topology  atomic.Pointer[topology]
+	finding   finding
+	look      chan struct{} // asks for a search soon
+	down      trouble       // since when nodes say that the cluster is down
+	killed    atomic.Int64
+	disturbed atomic.Int64 // when a command was last not carried out where it was sent, in Unix nanoseconds
 
 	mu     sync.Mutex
 	nodes  map[string]*node // by address, all that were ever named

@@ -24,8 +24,13 @@ import (
 func open(t *testing.T, of *harness.Cluster) *cluster.Cluster {
 	t.Helper()
 	dialer := &net.Dialer{}
+	return openBy(t, of, dialer.DialContext)
+}
+
+func openBy(t *testing.T, of *harness.Cluster, dial func(ctx context.Context, network, address string) (net.Conn, error)) *cluster.Cluster {
+	t.Helper()
 	c, err := cluster.Open(t.Context(), cluster.Options{
-		Seeds: of.Addrs(), Dial: dialer.DialContext, DialTimeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
+		Seeds: of.Addrs(), Dial: dial, DialTimeout: 5 * time.Second, Log: slog.New(slog.DiscardHandler),
 		Everywhere: func(channel []byte) bool { return strings.HasPrefix(string(channel), "fence-proxy:") },
 	})
 	if err != nil {

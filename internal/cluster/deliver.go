@@ -189,6 +189,14 @@ func (f *front) reply(e *entry, c *conn) (more bool, err error) {
 			}
 		}
 	}
+	if e.kind == executed && e.tx.watching != nil && e.tx.watching.failed && !c.framer.Partial() && c.view[0] == '*' {
+		if len(c.view) == 1 {
+			return false, nil
+		}
+		if c.view[1] != '-' {
+			return false, errUnwatched
+		}
+	}
 	if e.skip > 0 {
 		done, err := c.skip()
 		if done {
@@ -270,11 +278,7 @@ func (f *front) refused(e *entry, c *conn, line []byte) bool {
 		case r.what == none || r.what == noScript:
 			return false
 		case e.tx.watched:
-			if f.session.proto == 3 {
-				f.box.add(nilValue)
-			} else {
-				f.box.add(nilArray)
-			}
+			f.box.add(f.noTransaction())
 			f.answered(e)
 			return true
 		}
@@ -296,6 +300,10 @@ func (f *front) refused(e *entry, c *conn, line []byte) bool {
 // stuck leaves the first entry to the router.
 func (f *front) stuck(e *entry, r redirect) {
 	e.again = r
+	f.misses(e)
+	if r.what != noScript {
+		f.c.disturb()
+	}
 	if e.c != nil {
 		e.c.pending--
 		e.c = nil

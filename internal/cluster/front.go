@@ -43,7 +43,7 @@ type front struct {
 	touched      []*conn
 	session      session
 	tx           *transaction // nil outside MULTI
-	watches      bool         // the client has said WATCH, and nothing since that ends it
+	watching     *watching    // nil: the client has not said WATCH, or something since that ends it
 	watchedSlots []int
 	watched      *conn  // where it stands
 	written      *conn  // of the last write

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"slices"
 )
 
@@ -30,8 +31,19 @@ func (f *front) at(n *node) (*conn, error) {
 	return c, nil
 }
 
-// leave closes a connection, with nothing to come on it.
+// leave closes a connection, with nothing to come on it. The front ends if the client has state there: it would go on without.
 func (f *front) leave(c *conn) {
+	f.mu.Lock()
+	stands := f.stands(c)
+	f.mu.Unlock()
+	if stands {
+		f.end(fmt.Errorf("the connection to %s, where the client has state, has ended", c.n.addr))
+	}
+	f.dismiss(c)
+}
+
+// dismiss is leave for a connection whose state nobody wants.
+func (f *front) dismiss(c *conn) {
 	if f.main[c.n] == c {
 		delete(f.main, c.n)
 	}
@@ -39,9 +51,6 @@ func (f *front) leave(c *conn) {
 		f.written = nil
 	}
 	f.mu.Lock()
-	if f.watched == c {
-		f.watched = nil
-	}
 	c.left, c.subs = true, subscriptions{}
 	f.conns = slices.DeleteFunc(slices.Clone(f.conns), func(other *conn) bool { return other == c })
 	f.listen()

@@ -16,12 +16,13 @@ const (
 // entry is one reply that the client, or the front, waits for. A command in several places has as many, one behind the other.
 type entry struct {
 	kind     kind
-	closes   bool  // the connection ends behind it
-	blocks   bool  // it may take its time
-	scripted bool  // it names a script by its digest
-	watches  bool  // it is WATCH, or subscribes to a shard: its state stays where it was carried out
-	quiet    bool  // of confirms: they are not for the client
-	slot     int32 // -1: it has no keys
+	closes   bool      // the connection ends behind it
+	blocks   bool      // it may take its time
+	scripted bool      // it names a script by its digest
+	watches  bool      // it is WATCH, or subscribes to a shard: its state stays where it was carried out
+	quiet    bool      // of confirms: they are not for the client
+	slot     int32     // -1: it has no keys
+	under    *watching // which an EXEC to come may rely on
 
 	c    *conn // where it was sent; nil: nowhere yet
 	raw  []byte

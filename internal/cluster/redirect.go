@@ -212,12 +212,8 @@ func (f *front) resend(e *entry, r redirect) error {
 	}
 	f.mu.Lock()
 	e.c, e.again, e.skip = c, redirect{}, skip
-	if e.watches && (f.watches || e.kind != passed) {
-		if e.kind == passed {
-			f.watched = c
-		}
-	} else if e.watches && e.kind == passed {
-		c.stale = true // a WATCH that has been used up
+	if e.watches && e.kind == passed {
+		f.rewatched(e, c)
 	}
 	c.pending++
 	c.since = time.Now()
@@ -252,6 +248,9 @@ func (f *front) hinder(e *entry, r redirect) error {
 func (f *front) giveUp(e *entry, line string) error {
 	f.mu.Lock()
 	e.again = redirect{}
+	if e.under != nil {
+		e.under.failed = true
+	}
 	if e.kind == part {
 		e.job.take(e.at, []byte(line), true)
 		line = ""

@@ -83,7 +83,7 @@ func (f *front) toSlot(cmd *command.Command, e entry) error {
 	if again.what == unsent && f.over() {
 		return f.why()
 	}
-	e.c, e.again = c, again
+	e.c, e.again, e.under = c, again, f.relied(int(e.slot), c)
 	if c != nil {
 		if f.caching != nil {
 			f.put(&entry{kind: dropped, slot: noKeys, c: c, raw: f.caching})

@@ -263,17 +263,14 @@ func (f *front) reset(r *request) error {
 		f.say([]byte(unreached(f.home, err).line), false)
 		return nil
 	}
+	f.unwatch()
 	for _, c := range f.main {
 		if c != home {
-			f.leave(c)
+			f.dismiss(c)
 		}
 	}
 	j := newJob(1, nil)
 	j.keeps = true
-	f.mu.Lock()
-	f.watched = nil
-	f.mu.Unlock()
-	f.watches, f.watchedSlots = false, nil
 	f.put(&entry{kind: part, slot: -1, c: home, raw: r.raw, job: j})
 	if err := f.drained(); err != nil {
 		return err

@@ -78,7 +78,12 @@ func TestScriptsAreAtEveryNodeAlsoAtOneThatJoins(t *testing.T) {
 	l.expect("EVALSHA "+sha+" 1 k2", ":2\r\n")
 	joined.Client().ScriptFlush(ctx)
 	joined.Client().ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes")
-	dial(t, c).expect("MULTI", ok, "EVALSHA "+sha+" 1 k1", queued, "EXEC", "*1\r\n:3\r\n")
+	harness.Eventually(t, 0, func() bool { // once the ends of the connections have been noticed
+		l := dial(t, c)
+		l.expect("MULTI", ok, "EVALSHA "+sha+" 1 k1", queued)
+		l.send("EXEC")
+		return l.read() == "*1\r\n:3\r\n"
+	}, "a transaction's script is at a node that was restarted")
 	if err := r.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,14 @@ import (
 
 // transaction is what the client has begun with MULTI.
 type transaction struct {
-	c       *conn // nil: not known yet
-	slot    int   // of its keys; noKeys until there are some
-	watched bool  // a WATCH stands: EXEC may answer nil
-	watches []int // slots of what is watched
-	aborted bool  // a command was refused here
-	held    []heldCommand
-	told    int // so many of held are answered
+	c        *conn // nil: not known yet
+	slot     int   // of its keys; noKeys until there are some
+	watched  bool  // a WATCH stands: EXEC may answer nil
+	watches  []int // slots of what is watched
+	watching *watching
+	aborted  bool // a command was refused here
+	held     []heldCommand
+	told     int // so many of held are answered
 
 	// To be sent again, if there is no WATCH.
 	sent      []heldCommand
@@ -64,6 +65,7 @@ var (
 func (f *front) begin(r *request) error {
 	tx := &transaction{slot: noKeys, held: []heldCommand{hold(r)}}
 	f.setTransaction(tx)
+	tx.watching = f.watching
 	if f.watched != nil {
 		tx.watched, tx.watches = true, f.watchedSlots
 		f.place(tx, f.watched)
@@ -265,9 +267,17 @@ func (f *front) execute(r *request) error {
 			f.place(tx, c)
 		}
 	}
+	if tx.watching != nil && f.c.unsettled() && !tx.aborted {
+		if err := f.drained(); err != nil {
+			return err
+		}
+	}
 	f.used()
-	if tx.aborted {
+	switch {
+	case tx.aborted:
 		return f.aborted(tx, execAbort)
+	case f.fails(tx.watching):
+		return f.aborted(tx, f.noTransaction())
 	}
 	f.put(&entry{kind: executed, slot: int32(max(tx.slot, 0)), c: tx.c, raw: bytes.Clone(r.raw), tx: tx})
 	return nil
@@ -275,10 +285,8 @@ func (f *front) execute(r *request) error {
 
 // used ends a transaction, and the WATCH before it.
 func (f *front) used() {
-	f.mu.Lock()
-	f.tx, f.watched = nil, nil
-	f.mu.Unlock()
-	f.watches, f.watchedSlots = false, nil
+	f.setTransaction(nil)
+	f.unwatch()
 }
 
 // discard takes DISCARD.
@@ -330,10 +338,7 @@ func (f *front) abandon() {
 func (f *front) watch(cmd *command.Command, r *request) error {
 	if cmd.Name == "unwatch" {
 		c := f.watched
-		f.mu.Lock()
-		f.watched = nil
-		f.mu.Unlock()
-		f.watches, f.watchedSlots = false, nil
+		f.unwatch()
 		if c == nil {
 			return f.toSlot(cmd, entry{kind: passed, slot: noKeys, raw: r.raw, in: r.in})
 		}
@@ -347,14 +352,18 @@ func (f *front) watch(cmd *command.Command, r *request) error {
 		return nil
 	}
 	if at != noKeys {
-		f.watches = true
+		if f.watching == nil {
+			f.watching = new(watching)
+		}
 		if !slices.Contains(f.watchedSlots, at) {
 			f.watchedSlots = append(f.watchedSlots, at)
 		}
 		f.mu.Lock()
 		f.watched = c
+		f.watching.count++
+		f.watching.failed = f.watching.failed || c == nil
 		f.mu.Unlock()
 	}
-	f.put(&entry{kind: passed, slot: int32(at), c: c, raw: r.raw, in: r.in, again: again, watches: at != noKeys})
+	f.put(&entry{kind: passed, slot: int32(at), c: c, raw: r.raw, in: r.in, again: again, watches: at != noKeys, under: f.watching})
 	return nil
 }

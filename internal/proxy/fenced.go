@@ -64,7 +64,7 @@ func (c *client) escaped() error {
 	command := x.Frame(b.Command)
 	switch {
 	case len(command) > 0 && !isError(command) && string(command) != queuedReply,
-		x.Opened && c.unwatchedBy(b) && !c.decideWrite(0):
+		x.Opened && c.unwatchedBy(b):
 		c.state.proved = false
 		return errEscaped
 	}

@@ -189,8 +189,12 @@ func (b body) hears(c *client, first int) {
 	tx.begun, tx.heard, tx.tried, tx.spent = true, tx.count, len(tx.raw), true
 }
 
-// decideWrite decides, when the client's reply arrives, whether it may have it: the checks say so.
+// decideWrite decides, when the client's reply arrives, whether it may have it: the checks say so, and the records are under
+// WATCH since.
 func (c *client) decideWrite(byte) bool {
+	if c.unwatchedBy(c.commit.block) {
+		return false
+	}
 	for i := range c.commit.block.Checks {
 		check, err := c.srv.store.ParseCheck(c.exchange.Frame(c.commit.block.Check(i)))
 		if err != nil || check.Verdict != tokenstore.Good {
