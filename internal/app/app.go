@@ -204,7 +204,7 @@ func (p *Proxy) options(ctx context.Context) (*redis.Options, error) {
 			"set upstream.url to a real Redis for anything but trying out")
 		target.Network, target.Address = "tcp", p.embedded.Addr()
 	}
-	own := ownOptions(p.cfg, target)
+	own := ownOptions(p.cfg, target, p.log)
 	if p.way, err = OpenWay(ctx, p.cfg.Upstream, target, p.log); err != nil {
 		return nil, err
 	}
@@ -213,12 +213,20 @@ func (p *Proxy) options(ctx context.Context) (*redis.Options, error) {
 }
 
 // ownOptions are how the proxy's own connections reach a target.
-func ownOptions(cfg *config.Config, target config.Target) *redis.Options {
+func ownOptions(cfg *config.Config, target config.Target, log *slog.Logger) *redis.Options {
 	return &redis.Options{
-		Network: target.Network, Addr: target.Address, Username: target.Username, Password: target.Password, DB: target.DB,
-		DialTimeout: cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
+		Network: target.Network, Addr: target.Address, Username: target.Username, DB: target.DB,
+		CredentialsProvider: cfg.Upstream.Login(target, unread(log, "upstream.password_file")),
+		DialTimeout:         cfg.Upstream.DialTimeout, ClientName: "fence-proxy", Protocol: 2, MaxRetries: -1,
 		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
 		ReadBufferSize:        ownBuffer, WriteBufferSize: ownBuffer,
+	}
+}
+
+// unread tells that a file with a password can't be read any more.
+func unread(log *slog.Logger, key string) func(error) {
+	return func(err error) {
+		log.Error("a file with a password can't be read: what was in it goes on to count", "key", key, "error", err)
 	}
 }
 

@@ -25,7 +25,7 @@ func Patient(cfg *config.Config, operator string) (p *doctor.Patient, discharge 
 	if target.Embedded {
 		return nil, nil, ErrEmbedded
 	}
-	own := ownOptions(cfg, target)
+	own := ownOptions(cfg, target, slog.New(slog.DiscardHandler))
 	var way *Way
 	if target.Cluster == nil { // which would be connected to
 		if way, err = OpenWay(context.Background(), cfg.Upstream, target, slog.New(slog.DiscardHandler)); err != nil {
@@ -42,7 +42,7 @@ func Patient(cfg *config.Config, operator string) (p *doctor.Patient, discharge 
 			discharge()
 			return nil, nil, fmt.Errorf("operator: %w", err)
 		}
-		theirs := ownOptions(cfg, as)
+		theirs := ownOptions(&config.Config{Upstream: config.Upstream{DialTimeout: cfg.Upstream.DialTimeout}}, as, slog.New(slog.DiscardHandler))
 		theirs.Network, theirs.Addr, theirs.Dialer = own.Network, own.Addr, own.Dialer // to the same node
 		seen.Operator = redis.NewClient(theirs)
 		discharge = func() { _, _ = node.Close(), seen.Operator.Close(); way.Close() }

@@ -42,7 +42,7 @@ func OpenStore(ctx context.Context, cfg *config.Config) (store *tokenstore.Store
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
 	defer cancel()
-	own := ownOptions(cfg, target)
+	own := ownOptions(cfg, target, slog.New(slog.DiscardHandler))
 	w, err := OpenWay(ctx, cfg.Upstream, target, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, 0, err

@@ -57,7 +57,7 @@ func OpenWay(ctx context.Context, u config.Upstream, target config.Target, log *
 
 func (w *Way) openCluster(ctx context.Context, u config.Upstream, target config.Target, log *slog.Logger) (err error) {
 	w.cluster, err = cluster.Open(ctx, cluster.Options{
-		Seeds: target.Cluster, Username: target.Username, Password: target.Password,
+		Seeds: target.Cluster, Login: u.Login(target, unread(log, "upstream.password_file")),
 		Dial: w.Dial, DialTimeout: u.DialTimeout,
 		Everywhere: func(channel []byte) bool { return bytes.HasPrefix(channel, []byte(tokenstore.Prefix)) },
 		Changed:    w.changed,
@@ -73,8 +73,8 @@ func (w *Way) openCluster(ctx context.Context, u config.Upstream, target config.
 func (w *Way) openSentinels(u config.Upstream, target config.Target, log *slog.Logger) {
 	w.sentinel = sentinel.Open(sentinel.Options{
 		Name: target.Address, Sentinels: target.Sentinels, Connect: w.Dial, DialTimeout: u.DialTimeout, Log: log,
-		Credentials: func() (username, password string) { return u.Sentinel.Username, u.Sentinel.Password },
-		Login:       func() (username, password string) { return target.Username, target.Password },
+		Credentials: u.Sentinel.Login(unread(log, "upstream.sentinel.password_file")),
+		Login:       u.Login(target, unread(log, "upstream.password_file")),
 		Switched:    w.changed,
 	})
 	w.Dial = w.sentinel.Dial

@@ -25,8 +25,9 @@ const Patience = 3 * time.Second
 type Options struct {
 	// Seeds are addresses of some of its nodes, host:port; one that answers is enough.
 	Seeds []string
-	// Username and Password are the proxy's own, to ask nodes for the slots. Clients log in themselves.
-	Username, Password string
+	// Login is the proxy's own, to ask nodes for the slots, and for connections that it has logged in: these log in anew at each
+	// node, with the password of then. Other clients log in themselves. Nil, or an empty password, is nobody.
+	Login func() (username, password string)
 	// Dial makes a connection to a node.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// DialTimeout bounds that, and a question to a node. Required.
@@ -87,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 // ask is how a node is asked by the proxy itself.
 func (c *Cluster) ask(addr string) *redis.Options {
 	return &redis.Options{
-		Addr: addr, Username: c.options.Username, Password: c.options.Password, Protocol: 2, MaxRetries: -1, PoolSize: 1,
+		Addr: addr, CredentialsProvider: c.options.Login, Protocol: 2, MaxRetries: -1, PoolSize: 1,
 		ClientName: "fence-proxy", Dialer: c.options.Dial, DialTimeout: c.options.DialTimeout, ReadTimeout: c.options.DialTimeout,
 		ContextTimeoutEnabled: true, DialerRetries: 1,
 	}

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -22,12 +23,13 @@ type session struct {
 type said struct {
 	about string // a later one about the same takes its place
 	raw   []byte
+	own   func() (username, password string) // not nil: an AUTH of the proxy's own, whose password may be another by now
 }
 
 // remember takes in what the client has said, and Redis has accepted.
 func (s *session) remember(about string, raw []byte) {
 	s.forget(about)
-	s.said = append(s.said, said{about, bytes.Clone(raw)})
+	s.said = append(s.said, said{about: about, raw: bytes.Clone(raw)})
 }
 
 func (s *session) forget(about string) {
@@ -55,6 +57,10 @@ func (s *session) introduce(ctx context.Context, c *conn) error {
 	}
 	var out []byte
 	for _, w := range s.said {
+		if w.own != nil {
+			out = append(out, authAs(w.own())...)
+			continue
+		}
 		out = append(out, w.raw...)
 	}
 	if _, err := c.Write(out); err != nil {
@@ -189,7 +195,7 @@ func (f *front) take(cmd *command.Command, what string, r *request) {
 			s.remember("hello", resp.AppendCommand(nil, args[:2]...))
 		}
 		// Before HELLO, which may not be said without.
-		s.said = append([]said{{what, bytes.Clone(r.raw)}}, without(s.said, what)...)
+		s.said = append([]said{{what, bytes.Clone(r.raw), f.ownLogin(r.args)}}, without(s.said, what)...)
 		return
 	case what == "client|tracking":
 		s.tracks = len(r.args) > 2 && command.IsWord(r.args[2], "ON")
@@ -200,6 +206,26 @@ func (f *front) take(cmd *command.Command, what string, r *request) {
 		}
 	}
 	s.remember(what, r.raw)
+}
+
+// ownLogin is the proxy's login if an AUTH that Redis has accepted is of its user, else nil.
+func (f *front) ownLogin(args [][]byte) func() (username, password string) {
+	own := f.c.options.Login
+	if own == nil {
+		return nil
+	}
+	user := "default"
+	if len(args) == 3 {
+		user = string(args[1])
+	}
+	if username, password := own(); password == "" || cmp.Or(username, "default") != user {
+		return nil
+	}
+	return own
+}
+
+func authAs(username, password string) []byte {
+	return resp.AppendCommandStrings(nil, "AUTH", cmp.Or(username, "default"), password)
 }
 
 func without(words []said, about string) []said {

@@ -54,6 +54,7 @@ func (c *Config) check() []finding {
 	}
 	target, f := parseURL(c.Upstream.URL)
 	if f == nil {
+		found = append(found, c.Upstream.checkLogin(target)...)
 		found = append(found, c.Upstream.checkSentinel(target)...)
 		found = append(found, c.checkTLS(target)...)
 	}

@@ -65,6 +65,14 @@ type Upstream struct {
 	// unix://[[user]:password@]/path[?db=N]. It may hold a password;
 	// [Upstream.Target] takes it apart.
 	URL string `yaml:"url"`
+	// Username is as whom to log in there, where the URL does not say; "" (default)
+	// is the default user.
+	Username string `yaml:"username"`
+	// Password is its password. Default "".
+	Password string `yaml:"password"`
+	// PasswordFile is a file with the password, instead of Password; it is read for
+	// each new connection. Default "".
+	PasswordFile string `yaml:"password_file"`
 	// TLS is how to connect where the URL begins with rediss instead of redis.
 	TLS UpstreamTLS `yaml:"tls"`
 	// Sentinel is as whom to log in at the Sentinels of such a URL.

@@ -11,6 +11,9 @@ type Sentinel struct {
 	Username string `yaml:"username"`
 	// Password is "" (default) for Sentinels that ask for none.
 	Password string `yaml:"password"`
+	// PasswordFile is a file with the password, instead of Password; it is read for
+	// each new connection. Default "".
+	PasswordFile string `yaml:"password_file"`
 }
 
 const (
@@ -36,8 +39,5 @@ func (u Upstream) checkSentinel(t Target) []finding {
 	if u.Sentinel != (Sentinel{}) && len(t.Sentinels) == 0 {
 		found = append(found, finding{"upstream.sentinel", fault{"is given, and upstream.url names no Sentinels", "remove it, or " + sentinelSyntax}})
 	}
-	if u.Sentinel.Username != "" && u.Sentinel.Password == "" {
-		found = append(found, finding{"upstream.sentinel.username", fault{"is given without a password", "give upstream.sentinel.password as well"}})
-	}
-	return found
+	return append(found, checkLogin("upstream.sentinel", u.Sentinel.Username, u.Sentinel.Password, u.Sentinel.PasswordFile)...)
 }

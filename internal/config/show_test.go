@@ -12,7 +12,7 @@ import (
 const secretive = `
 admin_token: "hunter2-hunter2-hunter2"
 drain: 7s
-upstream: {url: "redis://alice:hunter2@redis.example"}
+upstream: {url: "redis+sentinel://alice:hunter2@redis.example/m", sentinel: {password: hunter2}}
 lock: {provider: vault, agent_health: {http: "http://u:hunter2@127.0.0.1/"}, vault: {addresses: ["redis://:hunter2@h:1", "h:2"], password: hunter2}}
 rules:
   - {name: chat, prefix: "agent: #", wait: 0s, readers: [a, b]}
@@ -33,7 +33,7 @@ func TestWhatIsShownHasNoSecrets(t *testing.T) {
 		if strings.Contains(all, "hunter2") {
 			t.Errorf("a secret is in\n%s", all)
 		}
-		if !strings.Contains(all, "redis://alice:xxxxx@redis.example") {
+		if !strings.Contains(all, "redis+sentinel://alice:xxxxx@redis.example/m") {
 			t.Errorf("the upstream is not in\n%s", all)
 		}
 	}
@@ -88,6 +88,38 @@ func TestWhatIsShownSaysWhatIsDefault(t *testing.T) {
 	}
 	if r := s.Rules[0]; r["name"] != "chat" || r["wait"] != "2s" || r["mode"] != "auto" {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestAPasswordBesideTheURLIsNotShown(t *testing.T) {
+	cfg := load(t, "upstream: {url: redis://h, username: alice, password: hunter2}\n")
+	text, err := cfg.YAML()
+	if err != nil || !strings.Contains(string(text), `password: "xxxxx"`) || strings.Contains(string(text)+cfg.String(), "hunter2") {
+		t.Errorf("%v\n%s\n%s", err, text, cfg)
+	}
+}
+
+func TestAPasswordCanBeInAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("first\n")
+	t.Setenv("FENCE_UPSTREAM_PASSWORD_FILE", path)
+	cfg := load(t, "upstream: {url: redis://h, username: alice}\n")
+	target, err := cfg.Upstream.Target()
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := cfg.Upstream.Login(target, func(err error) { t.Error(err) })
+	for _, want := range []string{"first", "second"} {
+		write(want)
+		if username, password := login(); username != "alice" || password != want {
+			t.Errorf("%s, %s", username, password)
+		}
 	}
 }
 

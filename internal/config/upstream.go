@@ -30,11 +30,14 @@ type Target struct {
 	Cluster []string
 }
 
-// Target takes the URL apart. It does not fail for a loaded configuration.
+// Target takes the URL apart; as whom to log in may be said beside it, see [Upstream.Login]. It does not fail for a loaded configuration.
 func (u Upstream) Target() (Target, error) {
 	t, f := parseURL(u.URL)
 	if f != nil {
 		return Target{}, &Error{Key: "upstream.url", Problem: f.problem, Remedy: f.remedy}
+	}
+	if t.Password == "" {
+		t.Username, t.Password = u.Username, u.Password
 	}
 	return t, nil
 }
@@ -74,7 +77,7 @@ func parseURL(text string) (Target, *fault) {
 		t.Username = u.User.Username()
 		t.Password, _ = u.User.Password()
 		if t.Password == "" {
-			return Target{}, &fault{"has a user but no password", scheme + "://user:password@… logs in as a user, " + scheme + "://:password@… as the default one"}
+			return Target{}, &fault{"has a user but no password", scheme + "://user:password@… logs in as a user, " + scheme + "://:password@… as the default one; upstream.username and upstream.password_file do so as well"}
 		}
 	}
 	var f *fault

@@ -26,10 +26,10 @@ type Endpoint struct {
 	Meter Meter
 }
 
-// Login is as whom to log in: the arguments of AUTH. Nil is the URL's user, an empty one nobody.
+// Login is as whom to log in: the arguments of AUTH. Nil is the Options' user, an empty one nobody.
 type Login []string
 
-// Dial connects, logs in as the URL's user, and selects a database and a protocol (2 or 3).
+// Dial connects, logs in as the Options' user, and selects a database and a protocol (2 or 3).
 func (e *Endpoint) Dial(ctx context.Context, db, proto int) (net.Conn, error) {
 	return e.DialAs(ctx, nil, db, proto)
 }
@@ -67,11 +67,8 @@ func (e *Endpoint) dial(ctx context.Context, as Login, db, proto int) (net.Conn,
 func (e *Endpoint) login(nc net.Conn, as Login, db, proto int) error {
 	var out []byte
 	replies := 0
-	if as == nil && e.Options.Password != "" {
-		as = Login{e.Options.Password}
-		if e.Options.Username != "" {
-			as = Login{e.Options.Username, e.Options.Password}
-		}
+	if as == nil {
+		as = e.own()
 	}
 	if len(as) > 0 {
 		out = resp.AppendCommandStrings(out, append(Login{"AUTH"}, as...)...)
@@ -102,6 +99,21 @@ func (e *Endpoint) login(nc net.Conn, as Login, db, proto int) error {
 		}
 	}
 	return nil
+}
+
+// own is as whom the proxy itself logs in now, nil for nobody.
+func (e *Endpoint) own() Login {
+	username, password := e.Options.Username, e.Options.Password
+	if e.Options.CredentialsProvider != nil {
+		username, password = e.Options.CredentialsProvider()
+	}
+	switch {
+	case password == "":
+		return nil
+	case username == "":
+		return Login{password}
+	}
+	return Login{username, password}
 }
 
 // reply reads one reply, byte by byte so that nothing behind it is taken.
