@@ -23,6 +23,7 @@ type Cluster struct {
 	tb        testing.TB
 	options   []RedisOption
 	severable bool
+	primaries int // at the start
 }
 
 // ClusterNode is one server of a cluster. Stopped, killed or paused it stays a member, and comes
@@ -61,6 +62,7 @@ func StartSeverableCluster(tb testing.TB, primaries, replicas int, options ...Re
 // form starts the nodes and makes them a cluster.
 func (c *Cluster) form(primaries, replicas int) {
 	c.tb.Helper()
+	c.primaries = primaries
 	for range primaries * (1 + replicas) {
 		c.start()
 	}
@@ -124,6 +126,24 @@ func (c *Cluster) meet(nodes ...*ClusterNode) {
 func (c *Cluster) replicate(n, of *ClusterNode) {
 	c.tb.Helper()
 	n.do(context.Background(), "CLUSTER", "REPLICATE", of.ID)
+}
+
+// Way is the relay by which clients reach a node of a severable cluster.
+func (n *ClusterNode) Way() *Relay { return n.data }
+
+// Direct is a client that reaches the nodes of a severable cluster without their relays, as its slots were at the start.
+func (c *Cluster) Direct() *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+		var all []redis.ClusterSlot
+		for i := range c.primaries {
+			all = append(all, redis.ClusterSlot{
+				Start: i * slots / c.primaries, End: (i+1)*slots/c.primaries - 1, Nodes: []redis.ClusterNode{{Addr: loopback(c.Nodes[i].Port)}},
+			})
+		}
+		return all, nil
+	}})
+	c.tb.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // Isolate cuts a node of a severable cluster off from all others; clients still reach it. Until Join.

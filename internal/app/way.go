@@ -110,12 +110,12 @@ func (w *Way) follow(locks *lock.Manager) {
 	}
 }
 
-// silencer is for a cluster, where a connection goes to several nodes: what is on its way to them can't be stopped yet.
+// silencer is for a cluster, where a connection goes to several nodes.
 func (w *Way) silencer() upstream.Silencer {
 	if w.cluster == nil {
 		return nil
 	}
-	return func(context.Context, net.Conn) error { return upstream.ErrUnsilenced }
+	return w.cluster.Silence
 }
 
 // suspect takes in that the upstream may have become a replica; nil if there is nobody to tell.

@@ -97,11 +97,12 @@ func (c *Cluster) ask(addr string) *redis.Options {
 // Dial returns a connection that speaks to the cluster as to one Redis. It is a go-redis Dialer: network and address don't
 // matter.
 func (c *Cluster) Dial(context.Context, string, string) (net.Conn, error) {
-	near, far, err := pair()
+	one, far, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("make a pair of sockets: %w", err)
 	}
 	f := newFront(c, socket.New(far))
+	near := &end{one, f}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

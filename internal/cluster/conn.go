@@ -32,6 +32,7 @@ type conn struct {
 
 	box     outbox // router's
 	touched bool   // it has something to be sent
+	asked   bool   // who it is, at the node
 
 	// under front.mu
 	pending int           // replies to come
@@ -39,6 +40,7 @@ type conn struct {
 	subs    subscriptions // that stand there
 	left    bool          // its end is no surprise
 	stale   bool          // it has state that nobody wants
+	told    []byte        // what the node has said of the connection: an upstream.Identity
 
 	// under front.out
 	view    []byte // what is read and not yet taken

@@ -213,6 +213,8 @@ func (f *front) reply(e *entry, c *conn) (more bool, err error) {
 	c.view = c.view[n:]
 	switch {
 	case e.kind == dropped, e.quiet:
+	case e.kind == told:
+		c.told = append(c.told, data...)
 	case e.kind == part:
 		e.job.take(e.at, data, done)
 		if done && e.job.complete() {

@@ -74,11 +74,12 @@ type front struct {
 	dead    atomic.Bool // err is set
 
 	work sync.WaitGroup
+	gone chan struct{} // nothing of it is at work any more
 }
 
 func newFront(c *Cluster, nc *socket.Conn) *front {
 	f := &front{
-		c: c, pair: nc, topology: c.topology.Load(), main: map[*node]*conn{}, change: make(chan struct{}, 1),
+		c: c, pair: nc, topology: c.topology.Load(), main: map[*node]*conn{}, change: make(chan struct{}, 1), gone: make(chan struct{}),
 		parser: resp.NewRequestParser(resp.Limits{MaxBulk: 1 << 40, MaxRequest: 1 << 40}),
 	}
 	f.room = sync.NewCond(&f.out)
@@ -89,6 +90,7 @@ func newFront(c *Cluster, nc *socket.Conn) *front {
 
 // run serves the client until it goes or a node's connection breaks.
 func (f *front) run() {
+	defer close(f.gone)
 	f.end(f.serve())
 	f.mu.Lock()
 	conns := f.conns

@@ -7,7 +7,7 @@ import (
 )
 
 // pair returns the two ends of a connection within this process.
-func pair() (near, far net.Conn, err error) {
+func pair() (near *net.UnixConn, far net.Conn, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -19,23 +19,24 @@ func pair() (near, far net.Conn, err error) {
 		return nil, nil, err
 	}
 	near, err = connOver(fds[0])
-	far, other := connOver(fds[1])
-	if err == nil {
-		err = other
-	}
 	if err != nil {
-		for _, end := range []net.Conn{near, far} {
-			if end != nil {
-				_ = end.Close()
-			}
-		}
+		_ = syscall.Close(fds[1])
 		return nil, nil, err
 	}
-	return near, far, nil
+	other, err := connOver(fds[1])
+	if err != nil {
+		_ = near.Close()
+		return nil, nil, err
+	}
+	return near, other, nil
 }
 
-func connOver(fd int) (net.Conn, error) {
+func connOver(fd int) (*net.UnixConn, error) {
 	file := os.NewFile(uintptr(fd), "pair")
 	defer file.Close() // the connection has a descriptor of its own
-	return net.FileConn(file)
+	nc, err := net.FileConn(file)
+	if err != nil {
+		return nil, err
+	}
+	return nc.(*net.UnixConn), nil
 }

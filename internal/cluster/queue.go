@@ -11,6 +11,7 @@ const (
 	queued               // of a command in a transaction: QUEUED, whatever it says of slots
 	executed             // of EXEC
 	confirms             // a confirmation of a subscription, or several
+	told                 // it says which connection this is
 )
 
 // entry is one reply that the client, or the front, waits for. A command in several places has as many, one behind the other.

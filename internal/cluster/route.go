@@ -104,6 +104,7 @@ func (f *front) connOf(at int) (*conn, redirect) {
 		if err != nil {
 			return nil, unreached(f.home, err)
 		}
+		f.identify(c)
 		return c, redirect{}
 	}
 	n := f.topology.of(at)
@@ -114,6 +115,7 @@ func (f *front) connOf(at int) (*conn, redirect) {
 	if err != nil {
 		return nil, unreached(n, err)
 	}
+	f.identify(c)
 	return c, redirect{}
 }
 

@@ -81,7 +81,7 @@ func (c *client) unlink() {
 // identify has Redis name the client's own connection, together with what is sent next: should it break under a commit,
 // Redis can be told which one it was. Where one has broken already, its answer is waited for.
 func (c *client) identify() error {
-	if c.identified || c.tx.open {
+	if c.identified || c.tx.open || c.srv.upstream.Silencer != nil {
 		return nil
 	}
 	c.identified = true

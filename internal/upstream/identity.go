@@ -17,16 +17,16 @@ import (
 // addresses of its ends, which tell it from one that another process gives the same id.
 type Identity struct{ ID, Addr, LocalAddr string }
 
-// clientInfo is known to Redis 6.2 and later.
-var clientInfo = resp.AppendCommandStrings(nil, "CLIENT", "INFO")
+// Identify is the request whose reply ParseIdentity reads, known to Redis 6.2 and later.
+var Identify = resp.AppendCommandStrings(nil, "CLIENT", "INFO")
 
 // Identify has the server say, together with what is sent next, which connection this is. A server or user that can't
 // say it leaves the connection without an identity.
 func (c *Conn) Identify() {
 	x := NewExchange()
 	x.Reset(1, -1, false, nil)
-	x.After = func(*Mode) { c.identity = parseIdentity(x.Frame(0)) }
-	c.Send(x, clientInfo)
+	x.After = func(*Mode) { c.identity = ParseIdentity(x.Frame(0)) }
+	c.Send(x, Identify)
 }
 
 // Identity returns what the server has said; its ID is "" if it has not.
@@ -36,8 +36,8 @@ func (c *Conn) Identity() Identity {
 	return c.identity
 }
 
-// parseIdentity reads the reply to CLIENT INFO, which is one line of words.
-func parseIdentity(frame []byte) (id Identity) {
+// ParseIdentity reads the reply to CLIENT INFO, which is one line of words. The Identity is zero if the server has not told.
+func ParseIdentity(frame []byte) (id Identity) {
 	v, _, err := resp.ParseValue(frame)
 	if err != nil || v.IsError() {
 		return Identity{}
@@ -58,6 +58,12 @@ func parseIdentity(frame []byte) (id Identity) {
 	return id
 }
 
+// Kill is the command that has the server close its own end of the connection. It is answered when nothing more of what
+// was sent over that is carried out.
+func (id Identity) Kill() []any {
+	return []any{"CLIENT", "KILL", "ID", id.ID, "ADDR", id.Addr, "LADDR", id.LocalAddr}
+}
+
 // Silencer makes sure that what was sent over a connection that broke is not carried out any more, once it has returned nil.
 // ErrUnsilenced, perhaps wrapped: that can't be done; after any other error it may be tried again.
 type Silencer func(ctx context.Context, broken net.Conn) error
@@ -75,6 +81,6 @@ func (e *Endpoint) Silence(ctx context.Context, broken *Conn) (command []any, er
 	case id.ID == "":
 		return nil, ErrUnsilenced
 	default:
-		return []any{"CLIENT", "KILL", "ID", id.ID, "ADDR", id.Addr, "LADDR", id.LocalAddr}, nil
+		return id.Kill(), nil
 	}
 }
