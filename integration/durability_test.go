@@ -136,3 +136,37 @@ func TestAWriteThatTooFewReplicasHaveIsToldOfSo(t *testing.T) {
 	}, "the replica listens again")
 	client.does("OK", "SET", "ctx:s", "there again")
 }
+
+// A write whose answer is lost waits for the replicas of the node that has carried it out, not of another one.
+func TestADurableWriteToAClusterWaitsForItsOwnNodesReplicas(t *testing.T) {
+	t.Parallel()
+	cluster := harness.StartSeverableCluster(t, 3, 1)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: cluster.URL(), ConfigYAML: guarding("durability: {replicas: 1, timeout: 100ms}")})
+	for i, node := range cluster.Nodes[:3] {
+		client, _ := connect(t, fmt.Sprint("client ", i), proxy.Addr)
+		key := "ctx:" + cluster.Key(i*5461+100, "")
+		client.does("OK", "SET", key, "copied")
+		replica := cluster.Replicas(node)[0]
+		replica.Stop()
+		found := func() bool {
+			for line := range strings.Lines(proxy.Logs()) {
+				if strings.Contains(line, "outcome found") && strings.Contains(line, key) && strings.Contains(line, "applied=true") {
+					return true
+				}
+			}
+			return false
+		}
+		for try := 0; !found(); try++ {
+			if try == 50 {
+				t.Fatal("no answer was lost")
+			}
+			cut := node.Way().CutAfterBytes(harness.ToClient, 0)
+			client.fails("FENCEUNKNOWN", "SET", key, fmt.Sprint("not copied ", try))
+			<-cut
+			client, _ = connect(t, fmt.Sprint("client ", i, " ", try), proxy.Addr)
+			client.fails("FENCEUNKNOWN", "SET", key, "not copied") // and Redis knows its name
+		}
+		replica.Restart()
+		cluster.WaitOK()
+	}
+}

@@ -89,12 +89,22 @@ func (f *front) toSlot(cmd *command.Command, e entry) error {
 			f.put(&entry{kind: dropped, slot: noKeys, c: c, raw: f.caching})
 			f.caching = nil
 		}
+		f.writes(cmd, c)
+	}
+	f.put(&e)
+	return nil
+}
+
+// writes notes where a command writes, or may: a WAIT to come is for that node.
+func (f *front) writes(cmd *command.Command, c *conn) {
+	switch cmd.Name {
+	case "eval", "evalsha", "fcall":
+		f.written = c
+	default:
 		if cmd.Is(command.FlagWrite) {
 			f.written = c
 		}
 	}
-	f.put(&e)
-	return nil
 }
 
 // connOf returns the connection to the node of a slot, or of what has none. If there is none to be had, recover sees to it.

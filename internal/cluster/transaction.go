@@ -132,9 +132,7 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 	e.scripted = false // what it answers is in EXEC's reply
 	f.keep(tx, r)
 	f.put(&e)
-	if cmd.Is(command.FlagWrite) {
-		f.written = tx.c
-	}
+	f.writes(cmd, tx.c)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
+	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
@@ -91,7 +92,7 @@ func (c *client) replicated(l lostWrite, whole bool) error {
 		return nil
 	}
 	if c.replicas == notAsked && whole {
-		c.askReplicas(l.body, d)
+		c.askReplicas(l, d)
 	}
 	switch {
 	case c.replicas >= d.Replicas:
@@ -106,14 +107,18 @@ func (c *client) replicated(l lostWrite, whole bool) error {
 
 // askReplicas asks over another connection. There WAIT counts the replicas that have all that Redis had written before that connection's
 // last command.
-func (c *client) askReplicas(b body, d rule.Durability) {
-	up, err := c.anew(b)
+func (c *client) askReplicas(l lostWrite, d rule.Durability) {
+	up, err := c.anew(l.body)
 	if err != nil {
 		return
 	}
 	x := upstream.NewExchange()
 	x.Reset(2, -1, false, nil)
-	if err := c.roundTripOn(up, x, appendWait([]byte(ping), d)); err == nil {
+	last := []byte(ping)
+	if c.srv.clustered {
+		last = tokenstore.AppendPlace(nil, l.parts[0].sequence.Record) // or WAIT would be for whichever node
+	}
+	if err := c.roundTripOn(up, x, appendWait(last, d)); err == nil {
 		c.replicas = count(x.Frame(1))
 	}
 }

@@ -151,6 +151,11 @@ func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, command
 
 func appendSelect(dst []byte, db int) []byte { return appendStrings(dst, "SELECT", strconv.Itoa(db)) }
 
+// AppendPlace appends a command that may write, and does nothing: of a cluster's nodes the record's carries it out.
+func AppendPlace(dst []byte, r *Record) []byte {
+	return append(dst, appendStrings(nil, "EVAL", "return 0", "1", r.token)...)
+}
+
 // AppendWatch appends a WATCH of one record's token key.
 func (s *Store) AppendWatch(dst []byte, r *Record) []byte { return append(dst, r.watch...) }
 
