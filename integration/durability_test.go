@@ -142,7 +142,7 @@ func TestADurableWriteToAClusterWaitsForItsOwnNodesReplicas(t *testing.T) {
 	t.Parallel()
 	cluster := harness.StartSeverableCluster(t, 3, 1)
 	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: cluster.URL(), ConfigYAML: guarding("durability: {replicas: 1, timeout: 100ms}")})
-	for i, node := range cluster.Nodes[:3] {
+	for i, node := range cluster.Nodes[:2] { // one of them at least is not asked for what has no keys
 		client, _ := connect(t, fmt.Sprint("client ", i), proxy.Addr)
 		key := "ctx:" + cluster.Key(i*5461+100, "")
 		client.does("OK", "SET", key, "copied")
