@@ -35,10 +35,8 @@ func newTLSWorld(t *testing.T) *tlsWorld {
 	t.Helper()
 	w := &tlsWorld{T: t, ca: harness.NewAuthority(t), dir: t.TempDir()}
 	w.client = w.ca.Sign("client")
-	own := w.ca.Sign("redis")
-	port := harness.FreePort(t)
-	w.secure = fmt.Sprintf("127.0.0.1:%d", port)
-	w.redis = harness.StartRedis(t, harness.WithArgs("--tls-port", fmt.Sprint(port), "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-ca-cert-file", w.ca.File))
+	w.redis = harness.StartRedis(t, harness.WithTLS(w.ca))
+	w.secure = w.redis.Secure
 	w.swap(w.ca.Sign("proxy"))
 	for _, name := range []string{"tls.crt", "tls.key"} {
 		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(w.dir, name)); err != nil {

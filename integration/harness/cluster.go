@@ -23,6 +23,7 @@ type Cluster struct {
 	tb        testing.TB
 	options   []RedisOption
 	severable bool
+	secure    bool
 	primaries int // at the start
 }
 
@@ -55,6 +56,14 @@ func StartCluster(tb testing.TB, primaries, replicas int, options ...RedisOption
 func StartSeverableCluster(tb testing.TB, primaries, replicas int, options ...RedisOption) *Cluster {
 	tb.Helper()
 	c := &Cluster{tb: tb, options: options, severable: true}
+	c.form(primaries, replicas)
+	return c
+}
+
+// StartSecureCluster is [StartCluster] for a cluster that speaks TLS with everybody.
+func StartSecureCluster(tb testing.TB, ca *Authority, primaries, replicas int) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, options: []RedisOption{WithTLS(ca), WithArgs("--tls-cluster", "yes", "--tls-replication", "yes")}, secure: true}
 	c.form(primaries, replicas)
 	return c
 }
@@ -98,6 +107,9 @@ func (c *Cluster) start() *ClusterNode {
 		options = append(options, withFile(c.tb, "bind-source-addr "+n.source), WithArgs(
 			"--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", portOf(n.data.Addr), "--cluster-announce-bus-port", portOf(n.bus.Addr),
 		))
+	}
+	if c.secure {
+		options = append(options, WithArgs("--cluster-port", strconv.Itoa(port+busOffset))) // as without TLS
 	}
 	n.Redis = StartRedis(c.tb, append(options, c.options...)...)
 	n.ask = n.Client(func(o *redis.Options) { o.MaxRetries = -1 })
@@ -193,6 +205,13 @@ func (c *Cluster) URL() string {
 	login := ""
 	if password := c.Nodes[0].password; password != "" {
 		login = ":" + password + "@"
+	}
+	if c.secure {
+		var addrs []string
+		for _, n := range c.Nodes {
+			addrs = append(addrs, n.Secure)
+		}
+		return "rediss+cluster://" + login + strings.Join(addrs, ",")
 	}
 	return "redis+cluster://" + login + strings.Join(c.Addrs(), ",")
 }
@@ -322,7 +341,11 @@ func (c *Cluster) BeginMigration(slot int, to *ClusterNode) (from *ClusterNode) 
 // MoveKeys moves keys of a slot that is open for its move.
 func (c *Cluster) MoveKeys(slot int, to *ClusterNode, keys ...string) {
 	c.tb.Helper()
-	args := []any{"MIGRATE", "127.0.0.1", to.Port, "", 0, int(patience.Milliseconds()), "REPLACE"}
+	port := portOf(to.Addr)
+	if to.Secure != "" {
+		port = portOf(to.Secure)
+	}
+	args := []any{"MIGRATE", "127.0.0.1", port, "", 0, int(patience.Milliseconds()), "REPLACE"}
 	if to.password != "" {
 		args = append(args, "AUTH", to.password)
 	}

@@ -22,6 +22,7 @@ type Redis struct {
 
 	Addr   string
 	Port   int
+	Secure string // host:port under TLS; "" without [WithTLS]
 	Socket string // unix socket's path; "" without [WithSocket]
 	Dir    string // its working directory
 
@@ -42,6 +43,15 @@ type RedisOption func(*Redis)
 // the harness's own.
 func WithArgs(args ...string) RedisOption {
 	return func(r *Redis) { r.args = append(r.args, args...) }
+}
+
+// WithTLS makes the server listen under TLS as well, at [Redis.Secure]; who connects there needs a certificate of the same authority.
+func WithTLS(ca *Authority) RedisOption {
+	return func(r *Redis) {
+		own := ca.Sign("redis")
+		r.Secure = loopback(FreePort(r.tb))
+		r.args = append(r.args, "--tls-port", portOf(r.Secure), "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-ca-cert-file", ca.File)
+	}
 }
 
 // WithSocket makes the server listen on a unix socket as well.

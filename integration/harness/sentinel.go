@@ -31,6 +31,7 @@ type SentinelSet struct {
 	tb       testing.TB
 	password string
 	options  []RedisOption
+	secure   []RedisOption // of the Sentinels; nil: without TLS
 	asked    map[*Redis]*redis.SentinelClient
 }
 
@@ -59,6 +60,14 @@ func WithSentinelPassword(password string) SentinelOption {
 	return func(s *SentinelSet) { s.password = password }
 }
 
+// WithSentinelTLS makes all servers speak TLS with everybody.
+func WithSentinelTLS(ca *Authority) SentinelOption {
+	return func(s *SentinelSet) {
+		s.secure = []RedisOption{WithTLS(ca), WithArgs("--tls-replication", "yes")}
+		s.options = append(s.options, s.secure...)
+	}
+}
+
 const (
 	downAfter       = time.Second     // that a Sentinel takes a silent node for down
 	failoverTimeout = 2 * time.Second // between two attempts, and for a failover to proceed
@@ -83,11 +92,13 @@ func StartSentinels(tb testing.TB, options ...SentinelOption) *SentinelSet {
 
 // URL is the set as an upstream URL.
 func (s *SentinelSet) URL() string {
-	addrs := make([]string, len(s.Sentinels))
+	addrs, scheme := make([]string, len(s.Sentinels)), "redis+sentinel://"
 	for i, sentinel := range s.Sentinels {
-		addrs[i] = sentinel.Addr
+		if addrs[i] = sentinel.Addr; sentinel.Secure != "" {
+			addrs[i], scheme = sentinel.Secure, "rediss+sentinel://"
+		}
 	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + SentinelName
+	return scheme + strings.Join(addrs, ",") + "/" + SentinelName
 }
 
 func (s *SentinelSet) startNode() {
@@ -102,7 +113,11 @@ func (s *SentinelSet) startNode() {
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5",
 	)}, s.options...)
 	server := StartRedis(s.tb, options...)
-	n := &SentinelNode{Redis: server, Addr: loopback(port), Relay: startRelayAt(s.tb, loopback(port), server.Addr), port: fmt.Sprint(port)}
+	way := server.Addr
+	if server.Secure != "" {
+		way = server.Secure
+	}
+	n := &SentinelNode{Redis: server, Addr: loopback(port), Relay: startRelayAt(s.tb, loopback(port), way), port: fmt.Sprint(port)}
 	n.direct = server.Client(impatient)
 	s.Nodes = append(s.Nodes, n)
 }
@@ -125,7 +140,7 @@ func (s *SentinelSet) startSentinel() {
 	if s.password != "" {
 		lines = append(lines, "sentinel sentinel-pass "+s.password)
 	}
-	options := []RedisOption{withFile(s.tb, lines...), WithArgs("--sentinel")}
+	options := append([]RedisOption{withFile(s.tb, lines...), WithArgs("--sentinel")}, s.secure...)
 	if s.password != "" {
 		options = append(options, WithPassword(s.password))
 	}
