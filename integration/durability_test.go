@@ -99,7 +99,11 @@ func TestAWriteThatTooFewReplicasHaveIsToldOfSo(t *testing.T) {
   - name: more
     prefix: "more:"
     mode: lock
-    durability: {replicas: 2, timeout: 1ms}
+    durability: {replicas: 2, timeout: 2s}
+  - name: patient
+    prefix: "patient:"
+    mode: lock
+    durability: {replicas: 1, timeout: 1m}
   - name: none
     prefix: "none:"
     mode: lock
@@ -114,7 +118,9 @@ func TestAWriteThatTooFewReplicasHaveIsToldOfSo(t *testing.T) {
 		}
 	}
 
-	client.does("OK", "SET", "ctx:s", "there")
+	client.does("OK", "SET", "patient:s", "there")
+	wantValue(t, server, "patient:s", "there")
+	server.Client().Set(t.Context(), "ctx:s", "there", 0)
 	short(client, "only 1 of 2 replicas", "MSET", "more:s", "1", "none:s", "1") // the most that one of its rules asks for
 	wantValue(t, server, "more:s", "1")
 

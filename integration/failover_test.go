@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	failoverOwners   = 8
+	failoverOwners   = 16
 	failoverSessions = 3
 )
 
@@ -70,14 +70,14 @@ func startFailoverLoad(t *testing.T, options ...harness.SentinelOption) *failove
 	t.Helper()
 	set := harness.StartSentinels(t, options...)
 	l := &failoverLoad{T: t, set: set, unsure: map[string]bool{}, grants: map[string]map[uint64]bool{}}
-	for _, name := range []string{"first", "second"} {
+	for _, name := range []string{"first", "second", "third", "fourth"} {
 		l.proxies = append(l.proxies, harness.StartProxy(t, harness.ProxyOptions{Name: name, Upstream: set.URL(), ConfigYAML: guarding("wait: 1s", "lease: 3s")}))
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	l.stop = stop
 	t.Cleanup(stop)
 	for n := range failoverOwners {
-		client := redis.NewClient(&redis.Options{Addr: l.proxies[n%2].Addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: 3 * time.Second})
+		client := redis.NewClient(&redis.Options{Addr: l.proxies[n/4].Addr, PoolSize: 1, MaxRetries: -1, ReadTimeout: 3 * time.Second})
 		t.Cleanup(func() { _ = client.Close() })
 		l.owners.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -116,7 +116,7 @@ func (l *failoverLoad) cycle(ctx context.Context, client *redis.Client, n, i int
 
 // take acquires a session by name and gives it back.
 func (l *failoverLoad) take(ctx context.Context, client *redis.Client, n int) {
-	key := fmt.Sprintf("turn:%d", n%2)
+	key := fmt.Sprintf("turn:%d", n/4%2)
 	grant, err := client.Do(ctx, "FENCE.ACQUIRE", key, "TTL", 2000, "WAIT", 200).Uint64()
 	if err != nil {
 		time.Sleep(time.Millisecond)
@@ -173,8 +173,18 @@ func (l *failoverLoad) gap(do func()) {
 // follow waits until all proxies have found the primary.
 func (l *failoverLoad) follow(primary *harness.SentinelNode) {
 	l.Helper()
-	for _, p := range l.proxies {
-		p.WaitLog(l.T, "primary="+primary.Addr)
+	hasFollowed(l.T, primary, l.proxies...)
+}
+
+// hasFollowed waits until the primary is the last one that proxies have found; they may have followed it before.
+func hasFollowed(t *testing.T, primary *harness.SentinelNode, proxies ...*harness.Proxy) {
+	t.Helper()
+	for _, p := range proxies {
+		harness.Eventually(t, 0, func() bool {
+			logs := p.Logs()
+			last := strings.LastIndex(logs, " primary=")
+			return last >= 0 && strings.Fields(logs[last:])[0] == "primary="+primary.Addr
+		}, "the proxy follows the primary")
 	}
 }
 
@@ -279,8 +289,10 @@ func TestLoadGoesOnThroughFailovers(t *testing.T) {
 	t.Parallel()
 	l := startFailoverLoad(t)
 	for range 3 {
-		l.gap(func() { l.follow(l.set.Failover()) })
-		l.goesOn()
+		l.gap(func() {
+			l.follow(l.set.Failover())
+			l.goesOn() // all has been heard that the old one has said
+		})
 		l.set.WaitHealthy()
 	}
 	l.ends()

@@ -29,7 +29,7 @@ func TestClientsFollowThePrimary(t *testing.T) {
 		reader.reply()
 		watcher.does("OK", "WATCH", "free")
 		primary := set.Failover()
-		proxy.WaitLog(t, "primary="+primary.Addr)
+		hasFollowed(t, primary, proxy)
 		idle.does("OK", "SET", "free", "w")
 		idle.does("OK", "SET", "ctx:s", "w")
 		if got := primary.Client().Get(t.Context(), "free").Val(); got != "w" {
@@ -65,8 +65,7 @@ func TestGrantsGrowThoughAFailoverHasLostTheLast(t *testing.T) {
 		a.does("OK", "FENCE.DO", fmt.Sprint(grant), "SET", "ctx:s", "lost")
 		clock.Step(step)
 		primary := set.Failover()
-		first.WaitLog(t, "primary="+primary.Addr)
-		second.WaitLog(t, "primary="+primary.Addr)
+		hasFollowed(t, primary, first, second)
 
 		again, _ := connect(t, "A again", first.Addr)
 		again.fails("FENCED", "FENCE.DO", fmt.Sprint(grant), "SET", "ctx:s", "under a grant that was lost")
@@ -105,7 +104,7 @@ func TestAHoldThatWasGivenBackIsGivenBackAtTheNextPrimary(t *testing.T) {
 	old.CutReplicas()
 	a.does("OK", "SET", "ctx:s", "lost")
 	primary := set.Failover()
-	second.WaitLog(t, "primary="+primary.Addr)
+	hasFollowed(t, primary, second)
 	b, _ := connect(t, "B", second.Addr)
 	harness.Eventually(t, 0, func() bool {
 		b.sends("GET", "ctx:s")
