@@ -3,7 +3,9 @@ package harness
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -15,10 +17,15 @@ const productEnv = "PRODUCT_UNDER_TEST"
 
 // product is the binary under test: built at first use, shared by all tests of
 // this test binary.
-var product binary
+var product = binary{source: productPackage}
+
+// programs are the others, likewise, by what [BuildProgram] was asked for.
+var programs sync.Map
 
 // binary is a program that is built once.
 type binary struct {
+	source string
+	flags  []string
 	once   sync.Once
 	path   string
 	output []byte // of a build that failed
@@ -30,25 +37,39 @@ type binary struct {
 // PRODUCT_UNDER_TEST in the environment, that is its path, and nothing is built.
 func Build(tb testing.TB) string {
 	tb.Helper()
-	product.once.Do(product.build)
-	if product.err != nil {
-		tb.Fatalf("build fence-proxy: %v\n%s", product.err, product.output)
+	return product.built(tb, func() {
+		if product.path = os.Getenv(productEnv); product.path == "" {
+			product.build()
+		}
+	})
+}
+
+// BuildProgram returns the path of a program of this module, built with these flags, as [Build] does for the fence-proxy.
+func BuildProgram(tb testing.TB, source string, flags ...string) string {
+	tb.Helper()
+	b, _ := programs.LoadOrStore(strings.Join(append(flags, source), " "), &binary{source: source, flags: flags})
+	program, _ := b.(*binary)
+	return program.built(tb, program.build)
+}
+
+func (b *binary) built(tb testing.TB, build func()) string {
+	tb.Helper()
+	b.once.Do(build)
+	if b.err != nil {
+		tb.Fatalf("build %s: %v\n%s", b.source, b.err, b.output)
 	}
-	return product.path
+	return b.path
 }
 
 func (b *binary) build() {
-	if b.path = os.Getenv(productEnv); b.path != "" {
-		return
-	}
 	var dir string
 	if dir, b.err = os.MkdirTemp("", "fence-proxy-build-"); b.err != nil { // Main removes it
 		return
 	}
-	b.path = filepath.Join(dir, "fence-proxy")
-	args := []string{"build", "-o", b.path}
+	b.path = filepath.Join(dir, path.Base(b.source))
+	args := append([]string{"build", "-o", b.path}, b.flags...)
 	if raceDetector {
 		args = append(args, "-race")
 	}
-	b.output, b.err = exec.Command("go", append(args, productPackage)...).CombinedOutput()
+	b.output, b.err = exec.Command("go", append(args, b.source)...).CombinedOutput()
 }

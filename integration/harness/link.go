@@ -72,6 +72,18 @@ func (l *link) close() {
 	}
 }
 
+// reset is close with an RST to both sides.
+func (l *link) reset() {
+	l.mu.Lock()
+	for _, end := range []net.Conn{l.client, l.server} {
+		if tcp, ok := end.(*net.TCPConn); ok && !l.closed {
+			_ = tcp.SetLinger(0)
+		}
+	}
+	l.mu.Unlock()
+	l.close()
+}
+
 // haunt closes the client's side alone.
 func (l *link) haunt() {
 	l.mu.Lock()
@@ -155,7 +167,7 @@ func (p *pipe) read() {
 		if n > 0 && p.direction == ToServer {
 			p.link.asks()
 		}
-		due := time.Now().Add(p.link.relay.half)
+		due := time.Now().Add(time.Duration(p.link.relay.half.Load()))
 		if n > 0 && !p.enqueue(piece{append([]byte(nil), scratch[:n]...), due}) {
 			return
 		}
@@ -192,11 +204,29 @@ func (p *pipe) write() {
 			p.end()
 			return
 		}
-		if !p.deliver(next.bytes) {
+		if !p.trickle(next.bytes, alarm) {
 			p.link.close()
 			return
 		}
 	}
+}
+
+// trickle delivers the bytes, as fast as the relay allows. False means that the link is to end.
+func (p *pipe) trickle(bytes []byte, alarm *alarm) bool {
+	for len(bytes) > 0 {
+		n := len(bytes)
+		if rate := int(p.link.relay.rate.Load()); rate > 0 {
+			n = min(n, max(rate/50, 1))
+			if !alarm.wait(time.Now().Add(time.Duration(n) * time.Second / time.Duration(rate))) {
+				return false
+			}
+		}
+		if !p.deliver(bytes[:n]) {
+			return false
+		}
+		bytes = bytes[n:]
+	}
+	return true
 }
 
 // deliver writes the bytes, as far as the relay allows. False means that the link is to

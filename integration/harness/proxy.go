@@ -16,6 +16,8 @@ import (
 type ProxyOptions struct {
 	Name string // in failure messages; "fence-proxy" if empty
 
+	Binary string // path of the program; that of [Build] if empty
+
 	Redis    *Redis // upstream, unless ConfigYAML or Upstream names one
 	Upstream string // the upstream's URL, a Relay's say
 
@@ -41,11 +43,12 @@ type Proxy struct {
 	Admin  string // "host:port" of health and metrics; "" without ProxyOptions.Admin
 	Config string // path of the configuration, for tests that edit it
 
-	tb   testing.TB
-	name string
-	args []string
-	env  []string
-	log  *Transcript // of all its lives
+	tb     testing.TB
+	name   string
+	binary string
+	args   []string
+	env    []string
+	log    *Transcript // of all its lives
 }
 
 // StartProxy builds fence-proxy if need be, starts it, and waits until it accepts
@@ -61,14 +64,17 @@ func StartProxy(tb testing.TB, options ProxyOptions) *Proxy {
 // exit code and what it printed: for sub-commands and for configurations that it refuses.
 func RunProxy(tb testing.TB, args ...string) (code int, output string) {
 	tb.Helper()
-	p := &Proxy{tb: tb, name: "fence-proxy", args: args, env: environment(nil), log: &Transcript{}}
+	p := &Proxy{tb: tb, name: "fence-proxy", binary: Build(tb), args: args, env: environment(nil), log: &Transcript{}}
 	p.launch()
 	return p.Wait(), p.Logs()
 }
 
 func newProxy(tb testing.TB, options ProxyOptions) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, name: options.Name, env: environment(options.Env), log: &Transcript{}}
+	p := &Proxy{tb: tb, name: options.Name, binary: options.Binary, env: environment(options.Env), log: &Transcript{}}
+	if p.binary == "" {
+		p.binary = Build(tb)
+	}
 	if p.name == "" {
 		p.name = "fence-proxy"
 	}
@@ -137,7 +143,7 @@ func (p *Proxy) Start() {
 
 func (p *Proxy) launch() {
 	p.tb.Helper()
-	cmd := exec.Command(Build(p.tb), p.args...)
+	cmd := exec.Command(p.binary, p.args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = p.env, p.log, p.log
 	p.Process = launch(p.tb, p.name, cmd)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,8 +22,9 @@ type Relay struct {
 
 	tb     testing.TB
 	target string
-	half   time.Duration // delay of one direction
-	keep   bool          // capture bytes
+	keep   bool         // capture bytes
+	half   atomic.Int64 // delay of one direction, as a Duration
+	rate   atomic.Int64 // bytes a second that one direction of a connection lets through; 0: any number
 
 	tasks sync.WaitGroup // one accept loop and all links
 
@@ -40,7 +42,7 @@ type RelayOption func(*Relay)
 // WithDelay makes a round trip longer by d, half of it in each direction. On Linux it
 // is exact to some 0.2 ms on a machine that isn't overloaded.
 func WithDelay(d time.Duration) RelayOption {
-	return func(r *Relay) { r.half = d / 2 }
+	return func(r *Relay) { r.Slow(d) }
 }
 
 // WithCapture keeps all bytes for [Relay.Connections].
@@ -128,6 +130,22 @@ func (r *Relay) Restore() {
 	r.listener = listener
 	r.tasks.Go(func() { r.serve(listener) })
 }
+
+// Reset is Cut for all connections at once, in the way of a host that has crashed (RST): what is on its way is lost. New ones
+// are accepted.
+func (r *Relay) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.links {
+		l.reset()
+	}
+}
+
+// Slow makes a round trip longer by d from now on, in the place of [WithDelay]'s. 0 ends that; what is on its way still takes its time.
+func (r *Relay) Slow(d time.Duration) { r.half.Store(int64(d / 2)) }
+
+// Throttle lets so many bytes a second through, in each direction of each connection; 0 any number.
+func (r *Relay) Throttle(bytesPerSecond int) { r.rate.Store(int64(bytesPerSecond)) }
 
 // Bar closes the connections that come from these addresses, and refuses new ones, until Admit. A
 // server's own connections are told from a client's by a source address of their own, as 127.0.0.2.

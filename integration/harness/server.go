@@ -19,3 +19,12 @@ func StartServer(tb testing.TB, addr string, cmd *exec.Cmd) *Process {
 	}
 	return p
 }
+
+// StartProgram starts a program and does not wait for anything. Its standard error is shown when the test fails.
+func StartProgram(tb testing.TB, name string, cmd *exec.Cmd) *Process {
+	tb.Helper()
+	log := &Transcript{}
+	cmd.Stderr = log
+	logIfFailed(tb, name, log)
+	return launch(tb, name, cmd)
+}

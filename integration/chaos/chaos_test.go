@@ -1,0 +1,152 @@
+//go:build chaos
+
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fence-proxy/fence-proxy/integration/chaos/history"
+	"github.com/fence-proxy/fence-proxy/integration/chaos/oracle"
+	"github.com/fence-proxy/fence-proxy/integration/harness"
+)
+
+var (
+	lasting = flag.Duration("time", 25*time.Second, "how long the faults last, in `time`, all seeds together")
+	seeds   = flag.Int("seeds", 1, "how many seeds")
+	first   = flag.Uint64("seed", 0, "the first `seed`; 0 makes one up")
+	out     = flag.String("out", "../../dist/chaos", "where what shows a failure is kept, in a `directory`")
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// outDir is where a test keeps what shows its failure.
+func outDir(tb testing.TB) string {
+	tb.Helper()
+	dir, err := filepath.Abs(filepath.Join(*out, strings.ReplaceAll(tb.Name(), "/", "-")))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dir
+}
+
+func TestNothingAcknowledgedIsLostWhateverGoesWrong(t *testing.T) {
+	seed := *first
+	if seed == 0 {
+		seed = uint64(time.Now().Unix())
+	}
+	times := table{}
+	for n := range *seeds {
+		seed := seed + uint64(n)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			each := *lasting / time.Duration(*seeds)
+			w := newWorld(t, seed, size{proxies: 3, agents: 8, sessions: 4})
+			w.run(each, times)
+		})
+		if t.Failed() {
+			break
+		}
+	}
+	t.Log("\n" + times.String())
+}
+
+// run has things go wrong for a while, and judges what came of it.
+func (w *world) run(lasts time.Duration, times table) {
+	w.Helper()
+	if stuck := w.written(); stuck != "" {
+		w.Fatalf("session %s is not written though all is well", stuck)
+	}
+	rounds := 0
+	plan := newPlan(w.seed, kinds)
+	var stuck result
+	for end := time.Now().Add(lasts); time.Now().Before(end) && stuck.stuck == ""; rounds++ {
+		r := w.play(plan.next())
+		if r.stuck != "" {
+			stuck = r
+			break
+		}
+		times.add(r)
+	}
+	e := w.end()
+	if stuck.stuck != "" {
+		w.fail(&oracle.Violation{Promise: "a session is written again when all is mended", Session: stuck.stuck, Text: fmt.Sprintf("it was not for %v", recovery)})
+		return
+	}
+	if v := oracle.Judge(e); v != nil {
+		w.fail(v)
+		return
+	}
+	if key := w.lasting(); key != "" {
+		w.fail(&oracle.Violation{Promise: "fence records go away by themselves", Text: key + " has no TTL"})
+		return
+	}
+	w.Logf("seed %d: %d rounds of faults, %s", w.seed, rounds, tally(e))
+}
+
+// tally counts what was done.
+func tally(e oracle.Evidence) string {
+	fates := map[history.Fate]int{}
+	var erased int64
+	for _, o := range e.Ops {
+		if o.Kind == history.Erase {
+			erased = max(erased, o.Call)
+		}
+	}
+	gone := 0
+	for _, o := range e.Ops {
+		if !o.Writes() && o.Kind != history.Push && o.Kind != history.Count {
+			continue
+		}
+		fates[o.Fate]++
+		if o.Fate == history.Done && o.Return < erased {
+			gone++
+		}
+	}
+	fates[history.Unknown] += fates[history.Pending]
+	return fmt.Sprintf("%d writes acknowledged (%d of them before all was erased by an operator or a loss of Redis's own), %d refused, %d unknown",
+		fates[history.Done], gone, fates[history.Refused], fates[history.Unknown])
+}
+
+// fail tells all that is needed to see why, and to see it again.
+func (w *world) fail(v *oracle.Violation) {
+	w.Helper()
+	w.Errorf("seed %d: %v\nHistory: %s\nPicture: %s\nAgain: make chaos SEEDS=1 SEED=%d CHAOS_TIME=%v\nWhat went wrong:\n%s",
+		w.seed, v, w.keep(outDir(w.TB)), v.Picture, w.seed, *lasting/time.Duration(*seeds), strings.Join(w.log, "\n"))
+}
+
+func TestAPlanFollowsFromItsSeed(t *testing.T) {
+	tell := func(seed uint64) string {
+		var b strings.Builder
+		p := newPlan(seed, kinds)
+		for range 200 {
+			for _, e := range events(p.next()) {
+				fmt.Fprintln(&b, e.at, e.fault.name, e.fault.n, e.fault.lasts, e.ends)
+			}
+		}
+		return b.String()
+	}
+	if tell(1) != tell(1) {
+		t.Error("the same seed gives another plan")
+	}
+	if tell(1) == tell(2) {
+		t.Error("another seed gives the same plan")
+	}
+	missing := map[string]bool{}
+	for i := range kinds {
+		missing[kinds[i].name] = !strings.Contains(tell(1), " "+kinds[i].name+" ")
+	}
+	maps.DeleteFunc(missing, func(_ string, yes bool) bool { return !yes })
+	if len(missing) > 0 {
+		t.Error("never in 200 rounds:", slices.Sorted(maps.Keys(missing)))
+	}
+}
