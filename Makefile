@@ -49,7 +49,7 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet all-tests servers-short stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+test: deps vet all-tests servers-short chaos-short stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: cuts
 cuts: deps ## Cut the connections to Redis CUTS times at random bytes, and count each update
@@ -57,7 +57,8 @@ cuts: deps ## Cut the connections to Redis CUTS times at random bytes, and count
 
 .PHONY: vet
 vet: ## Run go vet, integration tests included
-	$(GO) vet -tags integration,kube,chart,image ./...
+	$(GO) vet -tags integration,kube,chart,image,chaos ./...
+	$(GO) vet -tags breakable ./integration/chaos/breakage
 
 # What unit and integration tests have in common is built and run once, vet has run, and packages that take longest begin first.
 .PHONY: all-tests
@@ -79,6 +80,21 @@ test-servers: deps ## Run the integration tests on Redis 6.0 and 8.0, Valkey 8.0
 servers-short: deps
 	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
 	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested scripts/test-servers.sh --short $(SERVERS)
+
+# CHAOS_TIME is for all SEEDS together, the first of which is SEED, or made up. A failure says how to see it again.
+CHAOS_TIME ?= 30m
+SEEDS      ?= 20
+
+.PHONY: chaos
+chaos: deps ## Real proxies, agents and Redis under seeded faults for CHAOS_TIME, with SEEDS seeds; histories are checked
+	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
+	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested $(GO) test -tags chaos -count=1 -v -timeout 0 ./integration/chaos \
+		-time $(CHAOS_TIME) -seeds $(SEEDS) -seed $(or $(SEED),0)
+
+.PHONY: chaos-short
+chaos-short: deps
+	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
+	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested $(GO) test -tags chaos -count=1 -v -vet=off -parallel 4 -timeout $(TIMEOUT) ./integration/chaos
 
 # With the race detector the explorers play a part of what they play here.
 .PHONY: stories

@@ -66,28 +66,24 @@ func (w *world) run(lasts time.Duration, times table) {
 	if stuck := w.written(); stuck != "" {
 		w.Fatalf("session %s is not written though all is well", stuck)
 	}
-	rounds := 0
-	plan := newPlan(w.seed, kinds)
-	var stuck result
-	for end := time.Now().Add(lasts); time.Now().Before(end) && stuck.stuck == ""; rounds++ {
+	rounds, stuck := 0, ""
+	for plan, end := newPlan(w.seed, kinds), time.Now().Add(lasts); time.Now().Before(end) && stuck == ""; rounds++ {
 		r := w.play(plan.next())
-		if r.stuck != "" {
-			stuck = r
-			break
+		if stuck = r.stuck; stuck == "" {
+			times.add(r)
 		}
-		times.add(r)
+	}
+	if stuck != "" {
+		w.fail(stuckAt(stuck, w.patience))
+		return
 	}
 	e := w.end()
-	if stuck.stuck != "" {
-		w.fail(&oracle.Violation{Promise: "a session is written again when all is mended", Session: stuck.stuck, Text: fmt.Sprintf("it was not for %v", recovery)})
-		return
+	v := oracle.Judge(e)
+	if v == nil {
+		v = w.lasting()
 	}
-	if v := oracle.Judge(e); v != nil {
+	if v != nil {
 		w.fail(v)
-		return
-	}
-	if key := w.lasting(); key != "" {
-		w.fail(&oracle.Violation{Promise: "fence records go away by themselves", Text: key + " has no TTL"})
 		return
 	}
 	w.Logf("seed %d: %d rounds of faults, %s", w.seed, rounds, tally(e))

@@ -54,12 +54,7 @@ func newPlan(seed uint64, kinds []kind) *plan {
 // next is a round: one fault, or in every other round several that overlap, no two of them of one layer.
 func (p *plan) next() (round []*fault) {
 	if p.random.IntN(2) == 0 {
-		if len(p.deck) == 0 {
-			p.deck = p.random.Perm(len(p.kinds))
-		}
-		k := p.deck[0]
-		p.deck = p.deck[1:]
-		return []*fault{p.fault(k, 0)}
+		return []*fault{p.alone()}
 	}
 	var taken [layers]bool
 	for range 2 + p.random.IntN(3) {
@@ -70,6 +65,16 @@ func (p *plan) next() (round []*fault) {
 		}
 	}
 	return round
+}
+
+// alone is one fault. Each kind has its turn.
+func (p *plan) alone() *fault {
+	if len(p.deck) == 0 {
+		p.deck = p.random.Perm(len(p.kinds))
+	}
+	k := p.deck[0]
+	p.deck = p.deck[1:]
+	return p.fault(k, 0)
 }
 
 func (p *plan) fault(k int, after time.Duration) *fault {
@@ -107,7 +112,9 @@ func events(round []*fault) (all []event) {
 			all = append(all, event{f.after + f.lasts, f, true})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b event) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.fault.layer, b.fault.layer)) })
+	slices.SortStableFunc(all, func(a, b event) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.fault.layer, b.fault.layer))
+	})
 	return all
 }
 
@@ -144,7 +151,7 @@ func (w *world) play(round []*fault) result {
 
 // written waits until every session was written since the mark, and else returns one that was not.
 func (w *world) written() (stuck string) {
-	for deadline := time.Now().Add(recovery); ; time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(w.patience); ; time.Sleep(2 * time.Millisecond) {
 		if _, _, ok := w.next(w.names()); ok {
 			return ""
 		}

@@ -42,7 +42,8 @@ type world struct {
 	testing.TB
 	size
 	*recorder
-	seed uint64
+	seed     uint64
+	patience time.Duration // how long it may take until every session is written again
 
 	server  *harness.Redis
 	direct  *redis.Client
@@ -89,7 +90,7 @@ const rules = `rules:
 
 func newWorld(tb testing.TB, seed uint64, s size) *world {
 	tb.Helper()
-	w := &world{TB: tb, size: s, recorder: newRecorder(), seed: seed, erased: map[string]map[string]oracle.Final{}, start: time.Now()}
+	w := &world{TB: tb, size: s, recorder: newRecorder(), seed: seed, patience: recovery, erased: map[string]map[string]oracle.Final{}, start: time.Now()}
 	w.server = harness.StartRedis(tb, append([]harness.RedisOption{harness.WithArgs("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")}, s.redis...)...)
 	w.direct = w.server.Client()
 	if w.config == "" {
@@ -151,7 +152,9 @@ func (w *world) note(format string, args ...any) {
 }
 
 // disturb notes that holds may end early from now on, or have since a time.
-func (w *world) disturb(since int64) { w.disturbed = append(w.disturbed, [2]int64{since, history.Now()}) }
+func (w *world) disturb(since int64) {
+	w.disturbed = append(w.disturbed, [2]int64{since, history.Now()})
+}
 
 // flush erases everything and keeps what there was.
 func (w *world) flush(ctx context.Context) {
@@ -239,19 +242,23 @@ func (w *world) end() oracle.Evidence {
 	return e
 }
 
-// lasting returns a fence record that would stay for ever, or "".
-func (w *world) lasting() string {
+// lasting looks for a fence record that would stay for ever.
+func (w *world) lasting() *oracle.Violation {
 	ctx := context.Background()
 	keys := w.direct.Scan(ctx, 0, "fence-proxy:*", 1000).Iterator()
 	for keys.Next(ctx) {
 		if left := w.direct.PTTL(ctx, keys.Val()).Val(); left == -1 {
-			return keys.Val()
+			return &oracle.Violation{Promise: "fence records go away by themselves", Text: keys.Val() + " has no TTL"}
 		}
 	}
 	if err := keys.Err(); err != nil {
 		w.Fatal(err)
 	}
-	return ""
+	return nil
+}
+
+func stuckAt(session string, patience time.Duration) *oracle.Violation {
+	return &oracle.Violation{Promise: "a session is written again when all is mended", Session: session, Text: fmt.Sprint("nobody has written it for ", patience)}
 }
 
 var setting = regexp.MustCompile(`(?m)^(    )(mode|wait): .*$`)

@@ -196,3 +196,56 @@ func TestHauntAfterBytesDeliversLateWhatTheClientTookForLost(t *testing.T) {
 	harness.Eventually(t, 0, func() bool { return string(direct.Do("EXISTS", "k")) == ":1\r\n" }, "it is carried out")
 	harness.Eventually(t, 0, func() bool { return !relay.Connections()[0].Open }, "the relay's link ends")
 }
+
+func TestARelayCanBecomeSlowAndQuickAgain(t *testing.T) {
+	const delay = 60 * time.Millisecond
+	relay := harness.StartRelay(t, harness.StartRedis(t).Addr)
+	conn := harness.Dial(t, relay.Addr)
+	relay.Slow(delay)
+	start := time.Now()
+	conn.Do("PING")
+	if took := time.Since(start); took < delay {
+		t.Errorf("a round trip took %v, less than the delay of %v", took, delay)
+	}
+	relay.Slow(0)
+	fastest := time.Hour
+	for range 20 {
+		start = time.Now()
+		conn.Do("PING")
+		fastest = min(fastest, time.Since(start))
+	}
+	if fastest >= delay {
+		t.Errorf("the fastest round trip took %v without a delay", fastest)
+	}
+}
+
+func TestARelayThrottlesAndLosesNothing(t *testing.T) {
+	const rate, size = 20_000, 6_000
+	relay := harness.StartRelay(t, harness.StartRedis(t).Addr)
+	conn := harness.Dial(t, relay.Addr)
+	relay.Throttle(rate)
+	start := time.Now()
+	want := strings.Repeat("x", size)
+	if got, err := harness.Decode(conn.Do("ECHO", want)); err != nil || got != want {
+		t.Errorf("%d bytes came back as %.100v, %v", size, got, err)
+	}
+	if took, least := time.Since(start), 2*size*time.Second/rate; took < least {
+		t.Errorf("%d bytes there and back took %v, less than %v", size, took, least)
+	}
+}
+
+func TestAResetIsHeardAtBothEnds(t *testing.T) {
+	server := harness.StartRedis(t)
+	relay := harness.StartRelay(t, server.Addr)
+	conn := harness.Dial(t, relay.Addr)
+	conn.Do("PING")
+	relay.Reset()
+	if _, err := conn.Read(); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the client heard %v", err)
+	}
+	harness.Eventually(t, 0, func() bool { return !relay.Connections()[0].Open }, "the link has ended")
+	again := harness.Dial(t, relay.Addr)
+	if got := string(again.Do("PING")); got != "+PONG\r\n" {
+		t.Errorf("a new connection hears %q", got)
+	}
+}

@@ -19,6 +19,7 @@ var works = map[string]func(*worker) error{
 	"blind":       (*worker).blind,
 	"push":        (*worker).push,
 	"count":       (*worker).count,
+	"grow":        (*worker).grow,
 	"transaction": (*worker).transaction,
 	"watch":       (*worker).watch,
 	"grant":       (*worker).grant,
@@ -95,6 +96,22 @@ func (w *worker) push() error {
 	})
 }
 
+// grow reads the list before it appends to it.
+func (w *worker) grow() error {
+	c := w.client.Conn()
+	defer c.Close()
+	op := &history.Op{Kind: history.Push, Session: w.session()}
+	key := history.ListKey(op.Session)
+	if err := c.LLen(context.Background(), key).Err(); err != nil {
+		return errVain
+	}
+	w.ponder()
+	return w.ask(op, func(ctx context.Context) (err error) {
+		op.Number, err = c.RPush(ctx, key, op.Value).Result()
+		return err
+	})
+}
+
 func (w *worker) count() error {
 	op := &history.Op{Kind: history.Count, Session: w.session()}
 	return w.ask(op, func(ctx context.Context) (err error) {
@@ -155,18 +172,18 @@ func (w *worker) acquire(session string) (grant uint64, err error) {
 }
 
 // under reads, thinks and writes under a grant, from whichever connection.
-func (w *worker) under(session string, grant uint64) error {
+func (w *worker) under(session string, grant uint64) (written *history.Op, err error) {
 	read := &history.Op{Kind: history.GrantRead, Session: session, Grant: grant}
-	err := w.ask(read, func(ctx context.Context) error {
+	err = w.ask(read, func(ctx context.Context) error {
 		was, err := w.grants.Do(ctx, "FENCE.DO", grant, "GET", history.ValueKey(session)).Text()
 		read.Got = bare(was)
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	w.ponder()
-	return w.writeUnder(read)
+	return read, w.writeUnder(read)
 }
 
 func (w *worker) writeUnder(read *history.Op) error {
@@ -195,18 +212,25 @@ func (w *worker) grant() error {
 }
 
 func (w *worker) spend(session string, grant uint64) error {
+	var last *history.Op
 	for range 1 + w.random.IntN(2) {
-		if err := w.under(session, grant); err != nil {
+		read, err := w.under(session, grant)
+		if err != nil {
 			return err
 		}
+		last = read
 	}
 	w.ponder()
 	if err := w.release(session, grant); err != nil {
 		return err
 	}
-	if w.random.IntN(2) == 0 {
+	switch w.random.IntN(4) {
+	case 0:
 		w.ponder()
-		_ = w.under(session, grant)
+		_, _ = w.under(session, grant)
+	case 1:
+		w.ponder()
+		_ = w.writeUnder(&history.Op{Session: session, Grant: grant, Got: last.Got})
 	}
 	return nil
 }
