@@ -117,7 +117,7 @@ func (t trap) spring(tb *testing.T, binary, name string, seed uint64) (found *or
 		w := newWorld(tb, seed, size{
 			proxies: 2, agents: 4, sessions: 2, mix: t.mix, think: "4ms", proxy: binary, args: []string{"--break", name}, config: config, redis: t.redis,
 		})
-		w.patience = 8 * time.Second
+		w.patience = 5 * time.Second
 		var which []kind
 		for _, k := range kinds {
 			if t.faults != "" && strings.Contains("|"+t.faults+"|", "|"+k.name+"|") {
@@ -144,6 +144,18 @@ func (t trap) spring(tb *testing.T, binary, name string, seed uint64) (found *or
 		}
 	})
 	return found
+}
+
+// That is the sixth invariant, and a limit: who does not write through the proxy is not fenced.
+func TestAWriterAroundTheProxyIsNoticed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, size{proxies: 1, agents: 4, around: 1, sessions: 1, mix: "update=1"})
+	var found *oracle.Violation
+	harness.Eventually(t, limit, func() bool {
+		found = oracle.Judge(w.evidence())
+		return found != nil
+	}, "an update is lost")
+	t.Log(found)
 }
 
 // Nothing of all that is in the product.

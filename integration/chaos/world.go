@@ -26,6 +26,7 @@ const agentProgram = "github.com/fence-proxy/fence-proxy/integration/chaos/agent
 // size says how large a world is, and what its agents do.
 type size struct {
 	proxies, agents, sessions int
+	around                    int      // so many of the agents do without a proxy
 	mix                       string   // the agent's own if empty
 	think                     string   // likewise
 	proxy                     string   // the program; "" is the product
@@ -104,7 +105,11 @@ func newWorld(tb testing.TB, seed uint64, s size) *world {
 	}
 	tb.Cleanup(w.readers.Wait) // when the agents are gone
 	for n := range s.agents {
-		a := &agent{world: w, n: n, relay: harness.StartRelay(tb, w.proxies[n%s.proxies].Addr)}
+		addr := w.proxies[n%s.proxies].Addr
+		if n < s.around {
+			addr = w.server.Addr
+		}
+		a := &agent{world: w, n: n, relay: harness.StartRelay(tb, addr)}
 		w.agents = append(w.agents, a)
 		a.spawn()
 	}

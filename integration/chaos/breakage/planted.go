@@ -38,10 +38,10 @@ var All = []Promise{
 	{
 		"one-step", "check and write are one atomic step",
 		"the record is not under WATCH, so that a bad check does not hold the write back", []Patch{
-			{"internal/tokenstore/commit.go", "\t\treturn append(dst, parts[0].Record.watch...)\n", `		if breakage.Is("one-step") {
-			return append(dst, "*1\r\n$4\r\nPING\r\n"...)
-		}
-		return append(dst, parts[0].Record.watch...)
+			{"internal/tokenstore/commit.go", "func appendWatch(dst []byte, parts []Commit) []byte {\n", `func appendWatch(dst []byte, parts []Commit) []byte {
+	if breakage.Is("one-step") {
+		return append(dst, "*1\r\n$4\r\nPING\r\n"...)
+	}
 `},
 		},
 	},
@@ -153,6 +153,7 @@ var All = []Promise{
 		"records-go", "7. fence records go away by themselves",
 		"they stay", []Patch{
 			{"internal/tokenstore/lua/prelude.lua", "redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider, 'px', ttl)", "redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider)"},
+			{"internal/tokenstore/lua/settlefast.lua", "ARGV[6], 'px', ARGV[4])", "ARGV[6])"},
 		},
 	},
 	{
