@@ -91,7 +91,7 @@ func TestReloadsUnderLoadLoseNoConnectionAndNoUpdate(t *testing.T) {
 			patient("lease: 20s", "idle: 5s"),
 			patient(`session: "ctx:<session>:*"`),
 			patient(`session: "ctx:<session>:*"`, "max_hold: 1m"),
-			patient() + "  - {name: one, prefix: \"ctx:1:\", mode: lock, wait: 60s}\n",
+			patient() + "  - {name: one, prefix: \"ctx:1:\", mode: lock, owner: connection, wait: 60s}\n",
 			patient(),
 			"limits: {connections: 100, pipeline: 50}\n" + patient("idle: 5s"),
 		} {
@@ -116,6 +116,24 @@ func TestReloadsUnderLoadLoseNoConnectionAndNoUpdate(t *testing.T) {
 	}
 	if sum != turns.Load() {
 		t.Errorf("%d of %d updates are left", sum, turns.Load())
+	}
+}
+
+// A key that falls to another rule belongs to two sessions for a time. Whoever writes what it has read under the first one goes back to
+// nobody else's read under the second.
+func TestAWriteOfAReadFromBeforeAReloadIsNoSignOfAPool(t *testing.T) {
+	t.Parallel()
+	auto := guarding("mode: fence", "owner: auto")
+	p := startReloaded(t, auto)
+	a, _ := connect(t, "A", p.Addr)
+	b, _ := connect(t, "B", p.Addr)
+	a.does(nil, "GET", "ctx:1:n")
+	p.becomes(auto + "  - {name: one, prefix: \"ctx:1:\", mode: fence}\n")
+	b.does(nil, "GET", "ctx:1:n")
+	a.does("OK", "SET", "ctx:1:n", "a")
+	b.fails("FENCED", "SET", "ctx:1:n", "b")
+	if strings.Contains(p.Logs(), "pools its connections") {
+		t.Error("the client passes for one that pools")
 	}
 }
 

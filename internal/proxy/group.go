@@ -205,7 +205,7 @@ func (c *client) whose(p plan, b body, start time.Time) error {
 		if g.locks.Owner().Crowded() && !g.locks.Pooled() && q.sequence.KinReads() {
 			c.pools(g, q.sequence) // its tasks have several connections in common
 		}
-		if p.writes && !q.reading && !b.now && !g.locks.Pooled() {
+		if p.writes && !p.readBefore(i) && !q.reading && !b.now && !g.locks.Pooled() {
 			reads, err := c.siblingReads(q.sequence, start)
 			if err != nil {
 				return err
@@ -219,6 +219,15 @@ func (c *client) whose(p plan, b body, start time.Time) error {
 		}
 	}
 	return nil
+}
+
+// readBefore reports whether a write goes back to what its own connection has read, of the same keys, under a rule from before a
+// reload.
+func (p *plan) readBefore(i int) bool {
+	return p.aged && slices.ContainsFunc(p.parts, func(old part) bool {
+		return old.sequence != p.parts[i].sequence && !old.sequence.Lone() &&
+			!slices.ContainsFunc(p.parts[i].keys, func(key uint64) bool { return !slices.Contains(old.keys, key) })
+	})
 }
 
 // siblingReads reports whether another connection of the client's has read what this one has not, and is about to
