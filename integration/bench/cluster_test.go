@@ -39,10 +39,10 @@ func BenchmarkCluster(b *testing.B) {
 		"get":   func(ctx context.Context, r *redis.Client, key string) error { return r.Get(ctx, key+":small").Err() },
 	} {
 		b.Run(name, func(b *testing.B) {
-			one := newSide(b, harness.StartCluster(b, 1, 0))
-			three := newSide(b, harness.StartCluster(b, 3, 0))
+			one := newSide(b, harness.StartCluster(b, 1, 0), clusterClients)
+			three := newSide(b, harness.StartCluster(b, 3, 0), clusterClients)
 			single := harness.StartRedis(b)
-			plain := newSideOf(b, single.URL(), single)
+			plain := newSideOf(b, single.URL(), clusterClients, single)
 			for range b.N {
 				for _, s := range []*side{plain, one, three} {
 					s.turn(b, command)
@@ -59,19 +59,19 @@ func BenchmarkCluster(b *testing.B) {
 	}
 }
 
-func newSide(b *testing.B, c *harness.Cluster) *side {
+func newSide(b *testing.B, c *harness.Cluster, clients int) *side {
 	b.Helper()
 	var nodes []*harness.Redis
 	for _, n := range c.Nodes {
 		nodes = append(nodes, n.Redis)
 	}
-	return newSideOf(b, c.URL(), nodes...)
+	return newSideOf(b, c.URL(), clients, nodes...)
 }
 
-func newSideOf(b *testing.B, url string, nodes ...*harness.Redis) *side {
+func newSideOf(b *testing.B, url string, clients int, nodes ...*harness.Redis) *side {
 	b.Helper()
-	s := &side{proxy: harness.StartProxy(b, harness.ProxyOptions{Upstream: url, ConfigYAML: "rules: []\n"}), nodes: nodes}
-	for range clusterClients {
+	s := &side{proxy: harness.StartProxy(b, harness.ProxyOptions{Upstream: url, ConfigYAML: "rules: [{name: ctx, prefix: \"ctx:\", mode: lock}]\n"}), nodes: nodes}
+	for range clients {
 		s.clients = append(s.clients, s.proxy.Client(func(o *redis.Options) { o.PoolSize, o.MaxRetries = 1, -1 }))
 	}
 	for i := range clusterKeys {
