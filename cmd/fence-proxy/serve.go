@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
@@ -45,6 +46,7 @@ func newServe() *cobra.Command {
 		level := new(slog.LevelVar)
 		log := slog.New(sends.Logger(newLogger(cmd.ErrOrStderr(), cfg.Log, level).Handler()))
 		redis.SetLogger(driverLog{log})
+		mindLimit(memlimit.FromCgroup, log)
 		for _, note := range cfg.Notes() {
 			log.Info("note", "config", note)
 		}
