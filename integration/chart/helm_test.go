@@ -169,6 +169,7 @@ func TestTypicalMistakesAreRefused(t *testing.T) {
 		"rules in config":         {"config.rules[0].name=a", "'/config': additional properties 'rules' not allowed"},
 		"port out of range":       {"sidecar.port=66000", "'/sidecar/port': maximum: got 66,000, want 65,535"},
 		"upstream that is no URL": {"shared.upstream.url=redis:6379", "'/shared/upstream/url': 'redis:6379' does not match pattern"},
+		"a path that is none":     {"secretFiles[0].secretName=a,secretFiles[0].mountPath=tls", "'/secretFiles/0/mountPath': 'tls' does not match pattern"},
 		"no upstream":             {"shared.enabled=true", "shared.upstream: say where the Redis is"},
 		"policy in lower case":    {"injector.failurePolicy=fail", "'/injector/failurePolicy': value must be one of 'Ignore', 'Fail'"},
 		"half a reference":        {"shared.upstream.secretKeyRef.name=redis", "'/shared/upstream/secretKeyRef': properties 'key' required, if 'name' exists"},

@@ -50,6 +50,7 @@ redis://127.0.0.1:{{ .Values.sidecar.port }}
 - name: fence-proxy-socket
   emptyDir: {}
 {{- end }}
+{{- include "fence-proxy.secretVolumes" . }}
 {{- end }}
 
 {{/* Entries of the agent's volumeMounts, with transport unix. */}}
@@ -157,5 +158,25 @@ volumeMounts:
   - name: fence-proxy-socket
     mountPath: /run/fence-proxy
   {{- end }}
+  {{- with include "fence-proxy.secretMounts" $scope | trim }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Files of Secrets, as entries of volumes and of the proxy's volumeMounts. */}}
+{{- define "fence-proxy.secretVolumes" -}}
+{{- range $i, $s := .Values.secretFiles }}
+- name: fence-proxy-secret-{{ $i }}
+  secret:
+    secretName: {{ $s.secretName }}
+{{- end }}
+{{- end }}
+
+{{- define "fence-proxy.secretMounts" -}}
+{{- range $i, $s := .Values.secretFiles }}
+- name: fence-proxy-secret-{{ $i }}
+  mountPath: {{ $s.mountPath }}
+  readOnly: true
 {{- end }}
 {{- end }}
