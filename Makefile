@@ -81,15 +81,17 @@ servers-short: deps
 	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
 	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested scripts/test-servers.sh --short $(SERVERS)
 
-# CHAOS_TIME is for all SEEDS together, the first of which is SEED, or made up. A failure says how to see it again.
+# CHAOS_TIME is for all SEEDS together, the first of which is SEED, or made up. A failure says how to see it again. SITES is where data and
+# locks are, one site for each seed in turn: some of redis, clock, etcd, redlock, zookeeper, consul, sentinel and cluster, with commas.
 CHAOS_TIME ?= 30m
 SEEDS      ?= 20
+SITES      ?= all
 
 .PHONY: chaos
 chaos: deps ## Real proxies, agents and Redis under seeded faults for CHAOS_TIME, with SEEDS seeds; histories are checked
 	$(GO) build -o dist/fence-proxy-tested ./cmd/fence-proxy
 	PRODUCT_UNDER_TEST=$(CURDIR)/dist/fence-proxy-tested $(GO) test -tags chaos -count=1 -v -timeout 0 ./integration/chaos \
-		-time $(CHAOS_TIME) -seeds $(SEEDS) -seed $(or $(SEED),0)
+		-time $(CHAOS_TIME) -seeds $(SEEDS) -seed $(or $(SEED),0) -sites $(SITES)
 
 .PHONY: chaos-short
 chaos-short: deps

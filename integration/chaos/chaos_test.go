@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +18,9 @@ import (
 )
 
 var (
-	lasting = flag.Duration("time", 25*time.Second, "how long the faults last, in `time`, all seeds together")
-	seeds   = flag.Int("seeds", 1, "how many seeds")
+	lasting = flag.Duration("time", 30*time.Second, "how long the faults last, in `time`, all seeds together")
+	seeds   = flag.Int("seeds", 3, "how many seeds")
+	where   = flag.String("sites", "redis,clock,etcd", "where data and locks are, one after the other with each seed: `names`, or all")
 	first   = flag.Uint64("seed", 0, "the first `seed`; 0 makes one up")
 	out     = flag.String("out", "../../dist/chaos", "where what shows a failure is kept, in a `directory`")
 )
@@ -30,10 +30,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 // outDir is where a test keeps what shows its failure.
 func outDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := filepath.Abs(filepath.Join(*out, strings.ReplaceAll(tb.Name(), "/", "-")))
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
+	dir, err := filepath.Abs(filepath.Join(*out, strings.NewReplacer("/", "-", ",", "").Replace(tb.Name())))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -45,13 +42,14 @@ func TestNothingAcknowledgedIsLostWhateverGoesWrong(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().Unix())
 	}
+	chosen := choose(t)
 	times := table{}
 	for n := range *seeds {
 		seed := seed + uint64(n)
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			each := *lasting / time.Duration(*seeds)
-			w := newWorld(t, seed, size{proxies: 3, agents: 8, sessions: 4})
-			w.run(each, times)
+		site := chosen[n%len(chosen)]
+		t.Run(fmt.Sprintf("seed %d, %s", seed, site.name), func(t *testing.T) {
+			w := newWorld(t, seed, size{site: site, proxies: 3, agents: 8, sessions: 4})
+			w.run(*lasting/time.Duration(*seeds), times)
 		})
 		if t.Failed() {
 			break
@@ -60,14 +58,29 @@ func TestNothingAcknowledgedIsLostWhateverGoesWrong(t *testing.T) {
 	t.Log("\n" + times.String())
 }
 
+// choose returns the sites that are asked for.
+func choose(t *testing.T) (chosen []site) {
+	t.Helper()
+	for _, s := range sites {
+		if *where == "all" || slices.Contains(strings.Split(*where, ","), s.name) {
+			chosen = append(chosen, s)
+		}
+	}
+	if len(chosen) == 0 {
+		t.Fatalf("there is no site %q", *where)
+	}
+	return chosen
+}
+
 // run has things go wrong for a while, and judges what came of it.
 func (w *world) run(lasts time.Duration, times table) {
 	w.Helper()
+	w.pictures = outDir(w.TB)
 	if stuck := w.written(); stuck != "" {
 		w.Fatalf("session %s is not written though all is well", stuck)
 	}
 	rounds, stuck := 0, ""
-	for plan, end := newPlan(w.seed, kinds), time.Now().Add(lasts); time.Now().Before(end) && stuck == ""; rounds++ {
+	for plan, end := newPlan(w.seed, w.kinds), time.Now().Add(lasts); time.Now().Before(end) && stuck == ""; rounds++ {
 		r := w.play(plan.next())
 		if stuck = r.stuck; stuck == "" {
 			times.add(r)
@@ -86,7 +99,7 @@ func (w *world) run(lasts time.Duration, times table) {
 		w.fail(v)
 		return
 	}
-	w.Logf("seed %d: %d rounds of faults, %s", w.seed, rounds, tally(e))
+	w.Logf("seed %d, %s: %d rounds of faults, %s", w.seed, w.site.name, rounds, tally(e))
 }
 
 // tally counts what was done.
@@ -116,8 +129,8 @@ func tally(e oracle.Evidence) string {
 // fail tells all that is needed to see why, and to see it again.
 func (w *world) fail(v *oracle.Violation) {
 	w.Helper()
-	w.Errorf("seed %d: %v\nHistory: %s\nPicture: %s\nAgain: make chaos SEEDS=1 SEED=%d CHAOS_TIME=%v\nWhat went wrong:\n%s",
-		w.seed, v, w.keep(outDir(w.TB)), v.Picture, w.seed, *lasting/time.Duration(*seeds), strings.Join(w.log, "\n"))
+	w.Errorf("seed %d: %v\nHistory: %s\nPicture: %s\nAgain: make chaos SEEDS=1 SEED=%d SITES=%s CHAOS_TIME=%v\nWhat went wrong:\n%s",
+		w.seed, v, w.keep(outDir(w.TB)), v.Picture, w.seed, w.site.name, *lasting/time.Duration(*seeds), strings.Join(w.log, "\n"))
 }
 
 func TestAPlanFollowsFromItsSeed(t *testing.T) {
@@ -131,15 +144,16 @@ func TestAPlanFollowsFromItsSeed(t *testing.T) {
 		}
 		return b.String()
 	}
-	if tell(1) != tell(1) {
+	one, again := tell(1), tell(1)
+	if one != again {
 		t.Error("the same seed gives another plan")
 	}
-	if tell(1) == tell(2) {
+	if one == tell(2) {
 		t.Error("another seed gives the same plan")
 	}
 	missing := map[string]bool{}
 	for i := range kinds {
-		missing[kinds[i].name] = !strings.Contains(tell(1), " "+kinds[i].name+" ")
+		missing[kinds[i].name] = !strings.Contains(one, " "+kinds[i].name+" ")
 	}
 	maps.DeleteFunc(missing, func(_ string, yes bool) bool { return !yes })
 	if len(missing) > 0 {

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/fence-proxy/fence-proxy/integration/chaos/history"
 )
 
 // fault is one thing that goes wrong.
@@ -22,6 +24,9 @@ type fault struct {
 
 func (f *fault) agent(w *world) int { return f.n % len(w.agents) }
 func (f *fault) proxy(w *world) int { return f.n % len(w.proxies) }
+
+// key is one of the session that a fault happens to.
+func (w *world) key(f *fault) string { return history.ValueKey(w.names()[f.n%w.sessions]) }
 
 func (f *fault) target(w *world) string {
 	switch f.layer {

@@ -28,25 +28,25 @@ const (
 
 // trap is where a broken promise is noticed soon: what agents do, and what goes wrong.
 type trap struct {
-	mix      string
-	faults   string            // kinds, each as often as the others; "" for none
-	settings map[string]string // of the rule
-	redis    []harness.RedisOption
+	mix    string
+	faults string            // kinds, each as often as the others; "" for none
+	rule   map[string]string // its settings
+	redis  []harness.RedisOption
 }
 
 // traps are what is not the usual one.
 var traps = map[string]trap{
 	"newest-grant":        {mix: "grant=1,update=2"},
 	"greater-token":       {mix: "grow=1", faults: "proxy-redis cut after some bytes"},
-	"one-step":            {mix: "update=1", settings: map[string]string{"mode": "fence"}},
-	"first-read":          {mix: "update=1", settings: map[string]string{"mode": "fence"}},
-	"stored-since":        {mix: "update=1", settings: map[string]string{"mode": "fence"}},
+	"one-step":            {mix: "update=1", rule: map[string]string{"mode": "fence"}},
+	"first-read":          {mix: "update=1", rule: map[string]string{"mode": "fence"}},
+	"stored-since":        {mix: "update=1", rule: map[string]string{"mode": "fence"}},
 	"held-at-write":       {mix: "grant=2,blind=1,update=1"},
 	"one-holder":          {mix: "grant=1,update=1"},
 	"used-up":             {mix: "grant=1,update=1"},
 	"grants-grow":         {mix: "grant=3,update=1", faults: "record evicted|all flushed"},
 	"missing-record":      {mix: "update=1", faults: "all flushed"},
-	"no-silent-hold":      {mix: "late=2,update=1", faults: "proxy frozen", settings: map[string]string{"lease": "300ms", "wait": "1s"}},
+	"no-silent-hold":      {mix: "late=2,update=1", faults: "proxy frozen", rule: map[string]string{"lease": "300ms", "wait": "1s"}},
 	"unknown-is-said":     {mix: "push=1,update=1", faults: "proxy-redis cut after some bytes"},
 	"never-twice":         {mix: "push=1,count=1,update=1", faults: "proxy-redis cut after some bytes"},
 	"unguarded-untouched": {mix: "plain=1,update=1"},
@@ -63,7 +63,7 @@ func breakable(tb testing.TB) string {
 		if root, overlayErr = filepath.Abs("../.."); overlayErr != nil {
 			return
 		}
-		if dir, overlayErr = os.MkdirTemp("", "chaos-overlay-"); overlayErr == nil { // harness.Main removes it
+		if dir, overlayErr = os.MkdirTemp("", "chaos-overlay-"); overlayErr == nil { //nolint:usetesting // all tests use it; harness.Main removes it
 			overlay, overlayErr = breakage.Overlay(root, dir)
 		}
 	})
@@ -91,9 +91,11 @@ func TestEachBrokenPromiseIsNoticed(t *testing.T) {
 				for seed := uint64(1); ; seed++ {
 					v := traps[p.Name].spring(t, binary, p.Name, seed)
 					if v != nil {
+						told := fmt.Sprintf("%-20s %6.1fs  %s\n%29s instead: %s\n%29s noticed: %s: %.120s",
+							p.Name, time.Since(start).Seconds(), p.Says, "", p.Broken, "", v.Promise, v.Text)
 						mu.Lock()
-						defer mu.Unlock()
-						noticed = append(noticed, fmt.Sprintf("%-20s %6.1fs  %s\n%29s instead: %s\n%29s noticed: %s: %.120s", p.Name, time.Since(start).Seconds(), p.Says, "", p.Broken, "", v.Promise, v.Text))
+						noticed = append(noticed, told)
+						mu.Unlock()
 						return
 					}
 					if time.Since(start) > limit {
@@ -107,20 +109,16 @@ func TestEachBrokenPromiseIsNoticed(t *testing.T) {
 }
 
 // spring lets a broken proxy work in a world, and returns what was noticed.
-func (t trap) spring(tb *testing.T, binary, name string, seed uint64) (found *oracle.Violation) {
-	tb.Helper()
-	tb.Run(fmt.Sprint("seed ", seed), func(tb *testing.T) {
-		config := rules
-		for key, value := range t.settings {
-			config = strings.Replace(config, "    "+key+": ", "    "+key+": "+value+" # ", 1)
-		}
-		w := newWorld(tb, seed, size{
-			proxies: 2, agents: 4, sessions: 2, mix: t.mix, think: "4ms", proxy: binary, args: []string{"--break", name}, config: config, redis: t.redis,
+func (p trap) spring(t *testing.T, binary, name string, seed uint64) (found *oracle.Violation) {
+	t.Helper()
+	t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+		w := newWorld(t, seed, size{
+			proxies: 2, agents: 4, sessions: 2, mix: p.mix, think: "4ms", proxy: binary, args: []string{"--break", name}, rule: p.rule, redis: p.redis,
 		})
 		w.patience = 5 * time.Second
 		var which []kind
-		for _, k := range kinds {
-			if t.faults != "" && strings.Contains("|"+t.faults+"|", "|"+k.name+"|") {
+		for _, k := range w.kinds {
+			if p.faults != "" && strings.Contains("|"+p.faults+"|", "|"+k.name+"|") {
 				which = append(which, k)
 			}
 		}

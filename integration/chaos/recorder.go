@@ -109,6 +109,9 @@ func (r *recorder) soFar() []*history.Op {
 
 // keep writes the history to a file.
 func (r *recorder) keep(dir string) string {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err.Error()
+	}
 	path := filepath.Join(dir, "history.jsonl")
 	file, err := os.Create(path)
 	if err != nil {

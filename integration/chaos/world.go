@@ -25,14 +25,15 @@ const agentProgram = "github.com/fence-proxy/fence-proxy/integration/chaos/agent
 
 // size says how large a world is, and what its agents do.
 type size struct {
+	site
 	proxies, agents, sessions int
 	around                    int      // so many of the agents do without a proxy
-	mix                       string   // the agent's own if empty
-	think                     string   // likewise
+	mix                       string   // the site's if empty
+	think                     string   // the agent's own if empty
 	proxy                     string   // the program; "" is the product
 	args                      []string // of the proxy
 	redis                     []harness.RedisOption
-	config                    string // instead of rules
+	rule                      map[string]string // its settings that are not the usual ones
 }
 
 // world is what the faults happen to: agents, proxies and a Redis, all processes of their own, with a network between each
@@ -45,9 +46,9 @@ type world struct {
 	*recorder
 	seed     uint64
 	patience time.Duration // how long it may take until every session is written again
+	pictures string        // see oracle.Evidence
 
-	server  *harness.Redis
-	direct  *redis.Client
+	place
 	agents  []*agent
 	proxies []*proxy
 
@@ -72,14 +73,14 @@ type agent struct {
 type proxy struct {
 	*harness.Proxy
 	n     int
-	relay *harness.Relay
+	relay *harness.Relay // nil where there is more than one node
 }
 
 // rules have short times, so that holds end in every way within a round.
 const rules = `rules:
   - name: ctx
     prefix: "ctx:"
-    session: "ctx:<session>:*"
+    session: "ctx:{<session>}:*"
     mode: lock
     owner: connection
     wait: 2s
@@ -92,16 +93,28 @@ const rules = `rules:
 func newWorld(tb testing.TB, seed uint64, s size) *world {
 	tb.Helper()
 	w := &world{TB: tb, size: s, recorder: newRecorder(), seed: seed, patience: recovery, erased: map[string]map[string]oracle.Final{}, start: time.Now()}
-	w.server = harness.StartRedis(tb, append([]harness.RedisOption{harness.WithArgs("--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0")}, s.redis...)...)
-	w.direct = w.server.Client()
-	if w.config == "" {
-		w.config = rules
+	if w.site.open == nil {
+		w.site = sites[0]
+	}
+	w.place = w.site.open(tb, s.redis)
+	if w.mix == "" {
+		w.mix = w.usual
+	}
+	config := w.locks + rules + w.also
+	for key, value := range s.rule {
+		config = strings.Replace(config, "    "+key+": ", "    "+key+": "+value+" # ", 1)
 	}
 	for n := range s.proxies {
-		relay := harness.StartRelay(tb, w.server.Addr)
-		w.proxies = append(w.proxies, &proxy{n: n, relay: relay, Proxy: harness.StartProxy(tb, harness.ProxyOptions{
-			Name: fmt.Sprint("proxy ", n), Binary: s.proxy, Args: s.args, Upstream: relay.URL(), ConfigYAML: w.config,
-		})})
+		p := &proxy{n: n}
+		upstream := w.url
+		if w.server != nil {
+			p.relay = harness.StartRelay(tb, w.server.Addr)
+			upstream = p.relay.URL()
+		}
+		p.Proxy = harness.StartProxy(tb, harness.ProxyOptions{
+			Name: fmt.Sprint("proxy ", n), Binary: s.proxy, Args: s.args, Upstream: upstream, ConfigYAML: config,
+		})
+		w.proxies = append(w.proxies, p)
 	}
 	tb.Cleanup(w.readers.Wait) // when the agents are gone
 	for n := range s.agents {
@@ -165,7 +178,7 @@ func (w *world) disturb(since int64) {
 func (w *world) flush(ctx context.Context) {
 	w.erase(func() map[string]oracle.Final {
 		read := map[string]*reading{}
-		_, err := w.direct.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		_, err := w.direct().TxPipelined(ctx, func(p redis.Pipeliner) error {
 			for _, session := range w.names() {
 				read[session] = read1(ctx, p, session)
 			}
@@ -214,7 +227,7 @@ func isNil(err error) bool { return err == redis.Nil } //nolint:errorlint // it 
 
 // evidence is what is known while the agents are at work.
 func (w *world) evidence() oracle.Evidence {
-	return oracle.Evidence{Ops: append(w.soFar(), w.erasures...), Erased: w.erased, Disturbed: w.disturbed, Pictures: outDir(w.TB)}
+	return oracle.Evidence{Ops: append(w.soFar(), w.erasures...), Erased: w.erased, Disturbed: w.disturbed, Stale: w.stale, Early: w.early, Pictures: w.pictures}
 }
 
 // end ends the agents in peace and then the proxies, and reads what there is.
@@ -232,13 +245,15 @@ func (w *world) end() oracle.Evidence {
 	}
 	for _, p := range w.proxies {
 		p.Wait()
-		p.relay.Close() // what is held back is dropped
+		if p.relay != nil {
+			p.relay.Close() // what is held back is dropped
+		}
 	}
 	e := w.evidence()
 	ctx := context.Background()
 	read := map[string]*reading{}
 	for _, session := range w.names() {
-		read[session] = read1(ctx, w.direct, session)
+		read[session] = read1(ctx, w.direct(), session)
 		if err := read[session].list.Err(); err != nil {
 			w.Fatal(err)
 		}
@@ -249,10 +264,13 @@ func (w *world) end() oracle.Evidence {
 
 // lasting looks for a fence record that would stay for ever.
 func (w *world) lasting() *oracle.Violation {
+	if w.server == nil {
+		return nil
+	}
 	ctx := context.Background()
-	keys := w.direct.Scan(ctx, 0, "fence-proxy:*", 1000).Iterator()
+	keys := w.direct().Scan(ctx, 0, "fence-proxy:*", 1000).Iterator()
 	for keys.Next(ctx) {
-		if left := w.direct.PTTL(ctx, keys.Val()).Val(); left == -1 {
+		if left := w.direct().PTTL(ctx, keys.Val()).Val(); left == -1 {
 			return &oracle.Violation{Promise: "fence records go away by themselves", Text: keys.Val() + " has no TTL"}
 		}
 	}
@@ -270,6 +288,7 @@ var setting = regexp.MustCompile(`(?m)^(    )(mode|wait): .*$`)
 
 // reload gives a proxy another configuration.
 func (p *proxy) reload(tb testing.TB, mode, wait string) {
+	tb.Helper()
 	text, err := os.ReadFile(p.Config)
 	if err == nil {
 		text = setting.ReplaceAllFunc(text, func(line []byte) []byte {

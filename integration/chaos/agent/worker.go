@@ -19,7 +19,7 @@ import (
 const (
 	dialTimeout   = 2 * time.Second
 	answerTimeout = 5 * time.Second // longer than a rule's wait
-	defaultThink  = 8 * time.Millisecond
+	defaultThink  = 20 * time.Millisecond
 	breather      = 10 * time.Millisecond // after a turn that came to nothing
 )
 
@@ -128,8 +128,8 @@ func fateOf(err error) history.Fate {
 	switch word, rest, _ := strings.Cut(reply.Error(), " "); {
 	case word == "FENCED", word == "LOCKED", word == "FENCEDOWN", word == "FENCEDENIED", word == "EXECABORT":
 		return history.Refused
-	case word == "FENCEUNKNOWN" && strings.Contains(rest, "was carried out, once"):
-		return history.Done
+	case word == "FENCEUNKNOWN" && strings.Contains(rest, "was carried out, once") && !strings.Contains(rest, "durability.replicas"):
+		return history.Done // and not lost with its primary
 	}
 	return history.Unknown
 }

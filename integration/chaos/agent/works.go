@@ -22,6 +22,7 @@ var works = map[string]func(*worker) error{
 	"grow":        (*worker).grow,
 	"transaction": (*worker).transaction,
 	"watch":       (*worker).watch,
+	"claim":       (*worker).claim,
 	"grant":       (*worker).grant,
 	"offer":       (*worker).offer,
 	"take":        (*worker).take,
@@ -30,7 +31,7 @@ var works = map[string]func(*worker) error{
 	"foreign":     (*worker).foreign,
 }
 
-const defaultMix = "update=8,late=2,blind=1,push=3,count=1,transaction=2,watch=1,grant=2,offer=1,take=1,once=1,plain=1"
+const defaultMix = "update=8,late=2,blind=1,push=3,count=1,transaction=2,watch=1,grant=2,offer=1,take=3,once=1,plain=1"
 
 // A turn keeps to one connection: a write over another one than its read's, made anew by the library, would be a blind one.
 
@@ -160,12 +161,13 @@ func (w *worker) watch() error {
 	}, history.ValueKey(session))
 }
 
-const grantTTL = 2 * time.Second
+// An offer's hold is short, since it may be that nobody takes it up.
+const grantTTL, offerTTL = 2 * time.Second, 500 * time.Millisecond
 
-func (w *worker) acquire(session string) (grant uint64, err error) {
-	op := &history.Op{Kind: history.Acquire, Session: session, TTL: int64(grantTTL)}
+func (w *worker) acquire(session string, ttl time.Duration) (grant uint64, err error) {
+	op := &history.Op{Kind: history.Acquire, Session: session, TTL: int64(ttl)}
 	err = w.ask(op, func(ctx context.Context) (err error) {
-		op.Grant, err = w.grants.Do(ctx, "FENCE.ACQUIRE", history.ValueKey(session), "TTL", grantTTL.Milliseconds(), "WAIT", 500).Uint64()
+		op.Grant, err = w.grants.Do(ctx, "FENCE.ACQUIRE", history.ValueKey(session), "TTL", ttl.Milliseconds(), "WAIT", 500).Uint64()
 		return err
 	})
 	return op.Grant, err
@@ -201,10 +203,21 @@ func (w *worker) release(session string, grant uint64) error {
 	})
 }
 
+// claim acquires a session and gives it back.
+func (w *worker) claim() error {
+	session := w.session()
+	grant, err := w.acquire(session, grantTTL)
+	if err != nil {
+		return err
+	}
+	w.ponder()
+	return w.release(session, grant)
+}
+
 // grant acquires a session, works under the grant, and gives it back; and sometimes tries to go on under it.
 func (w *worker) grant() error {
 	session := w.session()
-	grant, err := w.acquire(session)
+	grant, err := w.acquire(session, grantTTL)
 	if err != nil {
 		return err
 	}
@@ -238,7 +251,7 @@ func (w *worker) spend(session string, grant uint64) error {
 // offer acquires a session and hands it on.
 func (w *worker) offer() error {
 	session := w.session()
-	grant, err := w.acquire(session)
+	grant, err := w.acquire(session, offerTTL)
 	if err != nil {
 		return err
 	}

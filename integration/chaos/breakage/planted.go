@@ -19,13 +19,15 @@ const (
 var All = []Promise{
 	{
 		"newest-grant", "a write is applied only under the newest grant",
-		"its grant is compared with the last one stored, as is usual", []Patch{
+		"its grant is compared with the last one stored, as is usual",
+		[]Patch{
 			{checkLua, "elseif g ~= ARGV[1] then", "elseif tonumber(sg) > grant then"},
 		},
 	},
 	{
 		"greater-token", "a write is applied only if its token is greater than the last one stored",
-		"the same token counts twice, and what was lost is sent again", []Patch{
+		"the same token counts twice, and what was lost is sent again",
+		[]Patch{
 			{checkLua, "tonumber(ss) >= tonumber(ARGV[2])", "tonumber(ss) > tonumber(ARGV[2])"},
 			{outcome, "\tx := c.exchange\n\tvar a tokenstore.Aftermath\n", `	if breakage.Is("greater-token") && errors.Is(l.err, upstream.ErrLost) && c.replace(l) {
 		return true, nil
@@ -37,7 +39,8 @@ var All = []Promise{
 	},
 	{
 		"one-step", "check and write are one atomic step",
-		"the record is not under WATCH, so that a bad check does not hold the write back", []Patch{
+		"the record is not under WATCH, so that a bad check does not hold the write back",
+		[]Patch{
 			{"internal/tokenstore/commit.go", "func appendWatch(dst []byte, parts []Commit) []byte {\n", `func appendWatch(dst []byte, parts []Commit) []byte {
 	if breakage.Is("one-step") {
 		return append(dst, "*1\r\n$4\r\nPING\r\n"...)
@@ -47,7 +50,8 @@ var All = []Promise{
 	},
 	{
 		"first-read", "a grant is issued no later than the first read that it covers",
-		"each write is granted when it is applied", []Patch{
+		"each write is granted when it is applied",
+		[]Patch{
 			{sequences, "\ts.used = now\n\tswitch s.state {\n\tcase Held:\n\t\treturn Token{", `	s.used = now
 	if breakage.Is("first-read") {
 		return Token{Seq: 1}, nil
@@ -59,44 +63,51 @@ var All = []Promise{
 	},
 	{
 		"stored-since", "what was read without a hold is written only if nobody has written since",
-		"that is not compared", []Patch{
+		"that is not compared",
+		[]Patch{
 			{checkLua, "verdict = 'changed'", "verdict = 'good'"},
 		},
 	},
 	{
 		"held-at-write", "a write that holds nothing waits for who holds",
-		"it does not", []Patch{
+		"it does not",
+		[]Patch{
 			{checkLua, "verdict = 'held'", "verdict = 'good'"},
 		},
 	},
 	{
 		"one-holder", "a session is held by one owner",
-		"it is granted though it is held", []Patch{
+		"it is granted though it is held",
+		[]Patch{
 			{"internal/tokenstore/lua/beginfast.lua", "redis.call('exists', KEYS[2], KEYS[3]) == 0", "true"},
 		},
 	},
 	{
 		"used-up", "a grant that was released is used up",
-		"it stays the newest", []Patch{
+		"it stays the newest",
+		[]Patch{
 			{"internal/tokenstore/lua/endhold.lua", "g = newer(g, floor)", ""},
 		},
 	},
 	{
 		"grants-grow", "1. grants only grow, also when the record was lost",
-		"they are the last one and one more", []Patch{
+		"they are the last one and one more",
+		[]Patch{
 			{"internal/tokenstore/lua/clock.lua", "math.max(g + 1, floor + 1, t[1] * 1000000 + t[2])", "g + 1"},
 			{"internal/tokenstore/lua/beginfast.lua", "math.max(g + 1, ARGV[5] + 1, t[1] * 1000000 + t[2])", "g + 1"},
 		},
 	},
 	{
 		"missing-record", "2. a missing record refuses the old holder's write",
-		"it is applied", []Patch{
+		"it is applied",
+		[]Patch{
 			{checkLua, "  if not v then\n    verdict = 'missing'", "  if not v then\n    verdict = 'good'"},
 		},
 	},
 	{
 		"no-silent-hold", "3. a broken sequence is reported, and no hold is taken again in its middle",
-		"it is taken again, and nothing is said", []Patch{
+		"it is taken again, and nothing is said",
+		[]Patch{
 			{sequences, "\tif s.state == Held && t.Grant == s.grant {\n", `	if s.state == Held && breakage.Is("no-silent-hold") {
 		s.grant, s.seq = t.Grant, max(s.seq, t.StoredSeq)
 	}
@@ -116,7 +127,8 @@ var All = []Promise{
 	},
 	{
 		"unknown-is-said", "4. an unknown outcome is never reported as success",
-		"what was lost counts as applied", []Patch{
+		"what was lost counts as applied",
+		[]Patch{
 			{outcome, "\tswitch {\n\tcase x.Streamed: // the EXEC was answered\n", `	if breakage.Is("unknown-is-said") && !x.Streamed {
 		return false, c.wasApplied(l, tokenstore.Aftermath{Fate: tokenstore.Applied, Grants: make([]uint64, len(l.parts))})
 	}
@@ -127,7 +139,8 @@ var All = []Promise{
 	},
 	{
 		"never-twice", "4. a write is not sent again unless it can't be applied twice",
-		"it is sent again when its connection breaks", []Patch{
+		"it is sent again when its connection breaks",
+		[]Patch{
 			{outcome, "\tcase !errors.Is(l.err, upstream.ErrLost) || c.out.failed()", `	case breakage.Is("never-twice") && errors.Is(l.err, upstream.ErrLost) && c.replace(l):
 		return true, nil
 	case !errors.Is(l.err, upstream.ErrLost) || c.out.failed()`},
@@ -135,7 +148,8 @@ var All = []Promise{
 	},
 	{
 		"unguarded-untouched", "5. unguarded traffic is untouched",
-		"unguarded SETs are acknowledged and dropped", []Patch{
+		"unguarded SETs are acknowledged and dropped",
+		[]Patch{
 			{"internal/proxy/pass.go", "\tswitch shared, err := c.share(cmd, req.Raw); {\n", `	if breakage.Is("unguarded-untouched") && name == "set" {
 		return c.local([]byte("+OK\r\n"))
 	}
@@ -145,20 +159,23 @@ var All = []Promise{
 	},
 	{
 		"unknown-command", "5. a command that the proxy does not know is not let through on a guarded key",
-		"it is", []Patch{
+		"it is",
+		[]Patch{
 			{"internal/proxy/plan.go", "\tif c.mentions(args) {\n\t\treturn &deniedError{", "\tif c.mentions(args) && !breakage.Is(\"unknown-command\") {\n\t\treturn &deniedError{"},
 		},
 	},
 	{
 		"records-go", "7. fence records go away by themselves",
-		"they stay", []Patch{
+		"they stay",
+		[]Patch{
 			{"internal/tokenstore/lua/prelude.lua", "redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider, 'px', ttl)", "redis.call('set', T, g .. ' ' .. sg .. ' ' .. ss .. ' ' .. provider)"},
 			{"internal/tokenstore/lua/settlefast.lua", "ARGV[6], 'px', ARGV[4])", "ARGV[6])"},
 		},
 	},
 	{
 		"leases-end", "a hold ends with its lease when its proxy is gone",
-		"it does not", []Patch{
+		"it does not",
+		[]Patch{
 			{"internal/tokenstore/lua/prelude.lua", "'\\n' .. waiter .. '\\n' .. info, 'px', px)", "'\\n' .. waiter .. '\\n' .. info)"},
 			{"internal/tokenstore/lua/beginfast.lua", "'\\n\\n' .. ARGV[2], 'px', ARGV[3])", "'\\n\\n' .. ARGV[2])"},
 		},

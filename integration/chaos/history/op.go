@@ -110,10 +110,14 @@ func Now() int64 {
 	return t.Nano()
 }
 
-// Keys of a session.
-func ValueKey(session string) string { return "ctx:" + session + ":value" }
-func ListKey(session string) string  { return "ctx:" + session + ":list" }
-func CountKey(session string) string { return "ctx:" + session + ":count" }
+// ValueKey is a session's value. In a cluster all that a session has is in one slot.
+func ValueKey(session string) string { return "ctx:{" + session + "}:value" }
+
+// ListKey is its list.
+func ListKey(session string) string { return "ctx:{" + session + "}:list" }
+
+// CountKey is its counter.
+func CountKey(session string) string { return "ctx:{" + session + "}:count" }
 
 // JobsKey is the list over which agents hand grants on. No rule guards it.
 const JobsKey = "jobs"

@@ -42,6 +42,9 @@ const tick = 5_000_000
 // exclusion: while a grant stands nobody else writes the session, or is granted it. Safety does not depend on that, but it is
 // what a lock is for.
 func (c *court) exclusion() *Violation {
+	if c.Early {
+		return nil
+	}
 	for _, session := range c.names() {
 		ops := c.sessions[session]
 		for i, hold := range ops {

@@ -180,6 +180,16 @@ func (c *court) operations(session string) (ops []porcupine.Operation) {
 		if o.Kind == history.Push || o.Kind == history.Count || !c.effective(o) {
 			continue
 		}
+		if c.Stale {
+			if o.Kind == history.GrantUpdate {
+				update := *o
+				update.Kind = history.Update
+				o = &update
+			}
+			if !o.Writes() && o.Kind != history.Erase {
+				continue
+			}
+		}
 		if _, ok := agents[o.Agent]; !ok {
 			agents[o.Agent] = len(agents)
 		}
@@ -229,7 +239,7 @@ func (c *court) shorten(session string, ops []porcupine.Operation, first state) 
 
 // picture draws a history with what can be ordered of it.
 func (c *court) picture(ops []porcupine.Operation, first state) string {
-	if c.Pictures == "" {
+	if c.Pictures == "" || os.MkdirAll(c.Pictures, 0o755) != nil {
 		return ""
 	}
 	m := model(first)

@@ -27,6 +27,10 @@ type Evidence struct {
 	Audited int64
 	// Disturbed are times, from and to, in which records were lost or clocks stepped: a hold may end early in them.
 	Disturbed [][2]int64
+	// Stale says that a read may be answered by a primary that was replaced, and that what is granted and released may be lost with it.
+	Stale bool
+	// Early says that a hold may end before its time.
+	Early bool
 	// Pictures is the directory for porcupine's picture of a history without an order; "": none is drawn.
 	Pictures string
 }
@@ -88,7 +92,11 @@ func newCourt(e Evidence) *court {
 		if o.Value != "" {
 			c.writers[o.Value] = o
 		}
-		if (o.Kind == history.Read || o.Kind == history.GrantRead) && o.Fate == history.Done {
+		switch {
+		case o.Fate != history.Done:
+		case e.Stale && (o.Kind == history.Update || o.Kind == history.GrantUpdate): // what a primary that was replaced has answered, nobody else may ever see
+			c.see(o.Was, o.Return)
+		case !e.Stale && (o.Kind == history.Read || o.Kind == history.GrantRead):
 			c.see(o.Got, o.Return)
 		}
 	}
@@ -108,7 +116,25 @@ func newCourt(e Evidence) *court {
 	for _, f := range e.Final {
 		c.saw(f, e.Audited)
 	}
+	c.trace()
 	return c
+}
+
+// trace has what went back to something count as having seen it.
+func (c *court) trace() {
+	for again := true; again; {
+		again = false
+		for _, o := range c.Ops {
+			at, seen := c.seen[o.Value]
+			if o.Kind != history.Update && o.Kind != history.GrantUpdate || o.Fate == history.Done || !seen {
+				continue
+			}
+			if first, ok := c.seen[o.Was]; o.Was != "" && (!ok || at < first) {
+				c.see(o.Was, at)
+				again = true
+			}
+		}
+	}
 }
 
 func (c *court) saw(f Final, at int64) {

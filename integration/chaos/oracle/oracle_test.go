@@ -243,6 +243,38 @@ func TestTheOracleJudges(t *testing.T) {
 			s.writes("v1")
 			return e
 		}, "a hold is one's alone"},
+		{"a read from a primary that was replaced", func(s *story) (e oracle.Evidence) {
+			s.updates("", "v1")
+			s.updates("v1", "v2")
+			s.reads("v1")
+			s.updates("v2", "v3")
+			e.Stale = true
+			return e
+		}, ""},
+		{"what only a primary that was replaced has had", func(s *story) (e oracle.Evidence) {
+			s.updates("", "v1")
+			s.updates("v1", "v2", unknown)
+			s.reads("v2")
+			s.updates("v1", "v3")
+			e.Stale = true
+			return e
+		}, ""},
+		{"unknown updates that go back to each other", func(s *story) (e oracle.Evidence) {
+			s.updates("", "v1")
+			s.updates("v1", "v2", unknown)
+			s.updates("v2", "v3", unknown)
+			s.updates("v3", "v4")
+			e.Stale = true
+			return e
+		}, ""},
+		{"an update that a primary has lost", func(s *story) (e oracle.Evidence) {
+			s.updates("", "v1")
+			s.updates("v1", "v2")
+			s.writes("v3")
+			s.updates("v2", "v4")
+			e.Stale = true
+			return e
+		}, "an order explains"},
 		{"a write while a grant may have been lost", func(s *story) (e oracle.Evidence) {
 			hold := s.acquires(5)
 			hold.TTL = 1e12
