@@ -35,9 +35,14 @@ type place struct {
 
 // sites are all of them.
 var sites = []site{
-	{"redis", single}, {"clock", withClock},
-	{"etcd", withEtcd}, {"redlock", withRedlock}, {"zookeeper", withZooKeeper}, {"consul", withConsul},
-	{"sentinel", withSentinels}, {"cluster", withCluster},
+	{"redis", single},
+	{"clock", withClock},
+	{"etcd", withEtcd},
+	{"redlock", withRedlock},
+	{"zookeeper", withZooKeeper},
+	{"consul", withConsul},
+	{"sentinel", withSentinels},
+	{"cluster", withCluster},
 }
 
 // durable keeps all that is acknowledged when the process is killed: Redis writes to its file before it answers. That is enough
