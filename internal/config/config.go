@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/lock/provider"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 	"github.com/fence-proxy/fence-proxy/internal/size"
@@ -39,6 +40,9 @@ type Config struct {
 	Drain time.Duration `yaml:"drain"`
 	// Upstream is the Redis that holds the data.
 	Upstream Upstream `yaml:"upstream"`
+	// Users are who may use the proxy, where it asks by itself; none (default):
+	// what clients say with AUTH goes to the Redis.
+	Users []*account.User `yaml:"users"`
 	// Lock is where locks are.
 	Lock Lock `yaml:"lock"`
 	// Limits bound what clients may ask of the proxy.

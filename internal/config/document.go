@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
@@ -26,6 +27,7 @@ type document struct {
 	values map[string]string // by path, as "rules[0].wait"; well-typed values only
 	lines  map[string]int    // of everything that is there, well-typed or not
 	rules  []string          // the paths of the rules that are groups of options
+	users  []string          // and of the users
 	errs   []*Error
 }
 
@@ -141,8 +143,11 @@ func (d *document) walkOptions(node *yaml.Node, t reflect.Type, path string, lin
 		d.refuse(line, path, "is "+kind(node)+", not a group of options", "write its options as key: value, as in "+names(t)[0]+": …")
 		return
 	}
-	if t == reflect.TypeFor[rule.Rule]() {
+	switch t {
+	case reflect.TypeFor[rule.Rule]():
 		d.rules = append(d.rules, path)
+	case reflect.TypeFor[account.User]():
+		d.users = append(d.users, path)
 	}
 	known := make(map[string]reflect.Type)
 	for name, inner := range group(t) {

@@ -77,12 +77,16 @@ func schemaOfOption(t reflect.Type, key string) map[string]any {
 	switch t.Kind() {
 	case reflect.Struct:
 		return schemaOf(t, key+".")
+	case reflect.Slice: // the users
+		entry := schemaOf(t.Elem().Elem(), key+".")
+		entry["required"] = []string{"name"}
+		return map[string]any{"type": "array", "items": entry}
 	case reflect.Float64:
 		return map[string]any{"type": "number", "minimum": 0}
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case reflect.String:
-		if name := key[strings.LastIndexByte(key, '.')+1:]; name == "name" {
+		if name := key[strings.LastIndexByte(key, '.')+1:]; name == "name" && key != "users.name" {
 			return map[string]any{"type": "string", "pattern": namePattern}
 		}
 		return map[string]any{"type": "string"}

@@ -38,8 +38,12 @@ func assemble(path string, c contents, flags *pflag.FlagSet) (*Config, error) {
 	for _, f := range cfg.check() {
 		errs = append(errs, layers.blame(f.key, &f.fault))
 	}
-	if os.Getenv(variable("rules")) != "" {
-		errs = append(errs, &Error{Key: variable("rules"), Problem: "is set, but rules are read from the file only", Remedy: "unset it, and write the rules into the file"})
+	for _, list := range []string{"rules", "users"} {
+		if os.Getenv(variable(list)) != "" {
+			errs = append(errs, &Error{
+				Key: variable(list), Problem: "is set, but " + list + " are read from the file only", Remedy: "unset it, and write the " + list + " into the file",
+			})
+		}
 	}
 
 	if path == "" {
@@ -49,6 +53,7 @@ func assemble(path string, c contents, flags *pflag.FlagSet) (*Config, error) {
 		cfg.notes = append(cfg.notes, `no configuration file: the built-in rule "chat" guards the keys under "agent:ctx:"`)
 	} else {
 		errs = append(errs, cfg.addRules(file)...)
+		errs = append(errs, cfg.addUsers(file)...)
 	}
 	cfg.notes = append(cfg.notes, strayVariables(os.Environ())...)
 
@@ -128,7 +133,7 @@ func (o option) field(c *Config) reflect.Value {
 	return reflect.ValueOf(c).Elem().FieldByIndex(o.index)
 }
 
-// options lists the leaves of Config, without the rules.
+// options lists the leaves of Config, without the rules and the users.
 func options() []option {
 	var found []option
 	var walk func(t reflect.Type, kind, key string, index []int)
@@ -139,7 +144,7 @@ func options() []option {
 			switch {
 			case f.Type.Kind() == reflect.Struct:
 				walk(f.Type, kind, path, at)
-			case f.Type.Kind() == reflect.Slice && !list: // the rules
+			case f.Type.Kind() == reflect.Slice && !list: // rules and users
 			default:
 				_, empty := f.Tag.Lookup("empty")
 				found = append(found, option{key: path, kind: kind, index: at, list: list, empty: empty})

@@ -19,6 +19,9 @@ func (c *Config) Notes() []string {
 	if c.Upstream.URL == Embedded {
 		notes = append(notes, `upstream.url is "embedded:": all data is in this process's memory and gone when it ends`)
 	}
+	if target, _ := parseURL(c.Upstream.URL); len(c.Users) > 0 && !target.Embedded && target.Password == "" && c.Upstream.Password == "" && c.Upstream.PasswordFile == "" {
+		notes = append(notes, "users have to log in here, and the Redis asks the proxy for no password: whoever reaches it needs none")
+	}
 	if c.Set.Empty() {
 		return append(notes, "there are no rules: no key is guarded")
 	}

@@ -19,6 +19,9 @@ func (c Config) String() string {
 	for i, r := range c.Rules {
 		rules[i] = r.Name
 	}
+	if len(c.Users) > 0 {
+		fmt.Fprintf(&b, "users=%v ", c.Users)
+	}
 	fmt.Fprintf(&b, "rules=[%s]", strings.Join(rules, " "))
 	return b.String()
 }
@@ -37,6 +40,9 @@ func (c *Config) inForce() iter.Seq[option] {
 	}
 }
 
+// masked stands for what is secret.
+const masked = "xxxxx"
+
 // masked is an option's text, with what is secret masked.
 func (c *Config) masked(o option) string {
 	if o.key == "upstream.url" {
@@ -51,7 +57,7 @@ func redacted(key string, value any) string {
 	text := fmt.Sprint(value)
 	for _, secret := range []string{"password", "token", "secret", "auth"} {
 		if strings.HasSuffix(name, secret) && text != "" {
-			return "xxxxx"
+			return masked
 		}
 	}
 	mask := func(text string) string {

@@ -6,7 +6,7 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
-// live are the options, besides the rules, that a running proxy takes over. The others count from its next start on.
+// live are the options, besides the rules and the users, that a running proxy takes over. The others count from its next start on.
 var live = []string{
 	"drain", "log.level",
 	"limits.connections", "limits.request", "limits.pipeline", "limits.waiters",
@@ -29,6 +29,8 @@ func (c *Config) Revised(next *Config) (revised *Config, changed, restart []stri
 		}
 	}
 	merged.Rules, merged.Set = next.Rules, next.Set
+	merged.Users = next.Users
+	changed = append(changed, usersChanged(c.Users, next.Users)...)
 	for name, what := range c.Set.Changes(next.Set) {
 		changed = append(changed, "rule "+name+" "+what)
 	}

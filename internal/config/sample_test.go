@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
@@ -90,6 +91,14 @@ func TestTheSampleHasEveryOptionWithItsDefault(t *testing.T) {
 				if f.Type.Elem().Kind() == reflect.String {
 					if !strings.Contains(comment, "# Default: none") || field.Len() > 0 {
 						t.Errorf("%s: the default is %v, and its comment says\n%s", key, field, comment)
+					}
+					continue
+				}
+				if f.Type.Elem() == reflect.TypeFor[*account.User]() {
+					for of := range tagged(f.Type.Elem().Elem()) {
+						if !strings.Contains(comment, "\n#   "+of+" ") {
+							t.Errorf("users: the comment does not say what %s is", of)
+						}
 					}
 					continue
 				}

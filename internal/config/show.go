@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/rule"
 )
 
@@ -17,6 +19,7 @@ import (
 type Shown struct {
 	Options []ShownOption       `json:"options"` // all but the rules
 	Rules   []map[string]string `json:"rules"`   // each one's options, by name
+	Users   []map[string]string `json:"users"`   // the same; of passwords how many
 	Notes   []string            `json:"notes"`
 }
 
@@ -30,7 +33,7 @@ type ShownOption struct {
 
 // Show returns the configuration as it may be shown.
 func (c *Config) Show() Shown {
-	s := Shown{Notes: c.Notes(), Options: []ShownOption{}, Rules: []map[string]string{}}
+	s := Shown{Notes: c.Notes(), Options: []ShownOption{}, Rules: []map[string]string{}, Users: []map[string]string{}}
 	def := defaults()
 	for o := range c.inForce() {
 		s.Options = append(s.Options, ShownOption{
@@ -38,12 +41,15 @@ func (c *Config) Show() Shown {
 		})
 	}
 	for _, r := range c.Rules {
-		shown := map[string]string{}
+		entry := map[string]string{}
 		for name, f := range ruleOptions() {
 			field := reflect.ValueOf(r).Elem().FieldByIndex(f.Index)
-			shown[name] = written(field, textOf(field))
+			entry[name] = written(field, textOf(field))
 		}
-		s.Rules = append(s.Rules, shown)
+		s.Rules = append(s.Rules, entry)
+	}
+	for _, u := range c.Users {
+		s.Users = append(s.Users, shown(u))
 	}
 	return s
 }
@@ -88,12 +94,32 @@ func (c *Config) YAML() ([]byte, error) {
 		}
 		rules.Content = append(rules.Content, node)
 	}
+	if len(c.Users) > 0 {
+		root.Content = append(root.Content, scalar("users"), usersYAML(c.Users))
+	}
 	root.Content = append(root.Content, scalar("rules"), rules)
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	err := encoder.Encode(root)
 	return b.Bytes(), err
+}
+
+// usersYAML is the users as in a file, with their passwords masked.
+func usersYAML(users []*account.User) *yaml.Node {
+	list := &yaml.Node{Kind: yaml.SequenceNode}
+	for _, u := range users {
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		for name, f := range tagged(reflect.TypeFor[account.User]()) {
+			field := reflect.ValueOf(u).Elem().FieldByIndex(f.Index)
+			if name == "passwords" {
+				field = reflect.ValueOf(slices.Repeat([]string{masked}, len(u.Passwords)))
+			}
+			enter(node, name, field, textOf(field))
+		}
+		list.Content = append(list.Content, node)
+	}
+	return list
 }
 
 // groupIn returns the group of a name, which it makes if need be.

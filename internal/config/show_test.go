@@ -12,6 +12,7 @@ import (
 const secretive = `
 admin_token: "hunter2-hunter2-hunter2"
 drain: 7s
+users: [{name: alice, passwords: [hunter2, hunter2-too]}]
 upstream: {url: "redis+sentinel://alice:hunter2@redis.example/m", sentinel: {password: hunter2}}
 lock: {provider: vault, agent_health: {http: "http://u:hunter2@127.0.0.1/"}, vault: {addresses: ["redis://:hunter2@h:1", "h:2"], password: hunter2}}
 rules:
@@ -88,6 +89,29 @@ func TestWhatIsShownSaysWhatIsDefault(t *testing.T) {
 	}
 	if r := s.Rules[0]; r["name"] != "chat" || r["wait"] != "2s" || r["mode"] != "auto" {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestUsersAreShownWithoutTheirPasswords(t *testing.T) {
+	cfg := load(t, "users:\n  - {name: alice, passwords: [hunter2, '#"+strings.Repeat("0a", 32)+"'], admin: true}\n")
+	if u := cfg.Show().Users; len(u) != 1 || u[0]["name"] != "alice" || u[0]["passwords"] != "2" || u[0]["admin"] != "true" {
+		t.Errorf("%v", u)
+	}
+	text, err := cfg.YAML()
+	if want := "users:\n  - name: \"alice\"\n    passwords: [\"xxxxx\", \"xxxxx\"]\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v in\n%s", err, text)
+	}
+	if !strings.Contains(cfg.String(), "users=[alice] ") {
+		t.Error(cfg)
+	}
+}
+
+func TestAReloadSaysWhichUsersHaveChanged(t *testing.T) {
+	was := load(t, "users:\n  - {name: a, passwords: [hunter2]}\n  - {name: b, passwords: [hunter2]}\n  - {name: c, passwords: [hunter2]}\n")
+	is := load(t, "users:\n  - {name: a, passwords: [hunter2]}\n  - {name: d, passwords: [hunter2]}\n  - {name: c, passwords: [hunter3]}\n")
+	revised, changed, restart := was.Revised(is)
+	if len(revised.Users) != 3 || len(restart) > 0 || strings.Join(changed, ", ") != "user d added, user c changed, user b removed" {
+		t.Errorf("%v; %v; %v", revised.Users, changed, restart)
 	}
 }
 

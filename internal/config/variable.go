@@ -19,7 +19,7 @@ func strayVariables(environ []string) []string {
 	}
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "FENCE_") || slices.Contains(known, name) || name == variable("rules") {
+		if !strings.HasPrefix(name, "FENCE_") || slices.Contains(known, name) || name == variable("rules") || name == variable("users") {
 			continue
 		}
 		if best := nearest(name, known); best != "" {
