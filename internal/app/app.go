@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/admin"
 	"github.com/fence-proxy/fence-proxy/internal/config"
 	"github.com/fence-proxy/fence-proxy/internal/embedded"
@@ -143,8 +144,13 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 		}
 	}
+	accounts, err := p.accounts(cfg)
+	if err != nil {
+		return nil, err
+	}
 	p.server, err = proxy.NewServer(ctx, proxy.Options{
-		Name: cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
+		Accounts: accounts,
+		Name:     cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
 		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Spans: p.spans(), Hear: p.hear,
 		Clustered: cfg.Upstream.Clustered(), Node: cfg.Upstream.Cluster == config.ClusterPassthrough,
 	})
@@ -221,6 +227,13 @@ func ownOptions(cfg *config.Config, target config.Target, log *slog.Logger) *red
 		ContextTimeoutEnabled: true, // a renewal has to fail while there is lease left
 		ReadBufferSize:        ownBuffer, WriteBufferSize: ownBuffer,
 	}
+}
+
+// accounts are the users of a configuration, nil if there are none.
+func (p *Proxy) accounts(cfg *config.Config) (*account.List, error) {
+	return account.New(cfg.Users, func(name string, err error) {
+		p.log.Error("a user's password_file can't be read: what was in it goes on to count", "user", name, "error", err)
+	})
 }
 
 // unread tells that a file with a password can't be read any more.

@@ -60,11 +60,16 @@ func (p *Proxy) reload(ctx context.Context, next *config.Config) error {
 			return err
 		}
 	}
+	accounts, err := p.accounts(cfg)
+	if err != nil {
+		return err
+	}
 	p.cfg = cfg
 	p.use(inUse{cfg: cfg, file: p.reloading.Source.Path(), since: time.Now(), restart: restart})
 	p.countRules()
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	p.server.Revise(cfg.Set, proxy.Limits(cfg.Limits))
+	p.server.ReviseAccounts(accounts)
 	_ = p.reloading.Level.UnmarshalText([]byte(cfg.Log.Level)) // checked when it was loaded
 	for _, note := range cfg.Notes() {
 		p.log.Info("note", "config", note)

@@ -23,6 +23,9 @@ func (m *Metrics) Connected(n int64) {
 	}
 }
 
+// LoginRefused counts a client whose name or password is not among the proxy's users.
+func (m *Metrics) LoginRefused() { m.loginsRefused.Add(context.Background(), 1) }
+
 // ConnectionRefused counts a client beyond limits.connections.
 func (m *Metrics) ConnectionRefused() { m.connectionsRefused.Add(context.Background(), 1) }
 

@@ -23,6 +23,7 @@ type Metrics struct {
 	connections         metric.Int64UpDownCounter
 	connectionsAccepted metric.Int64Counter
 	connectionsRefused  metric.Int64Counter
+	loginsRefused       metric.Int64Counter
 	requestsRefused     metric.Int64Counter
 	pipelineStops       metric.Int64Counter
 	clientsDropped      metric.Int64Counter
@@ -91,6 +92,7 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 	counters(meter, &err,
 		instrument{&m.connectionsAccepted, "connections.accepted", "{connection}", "Clients that have come."},
 		instrument{&m.connectionsRefused, "connections.refused", "{connection}", "Clients turned away at limits.connections."},
+		instrument{&m.loginsRefused, "logins.refused", "{login}", "Logins that were none of the proxy's users."},
 		instrument{&m.requestsRefused, "requests.refused", "{request}", "Requests that ended their connection, by the limit they broke; protocol: they were no RESP."},
 		instrument{&m.pipelineStops, "pipeline.stops", "{stop}", "How often no more was read from a client, at limits.pipeline."},
 		instrument{&m.clientsDropped, "clients.dropped", "{client}", "Clients closed for the replies they were owed, by reason."},
@@ -136,7 +138,7 @@ func (m *Metrics) instruments(meter metric.Meter, version string) (err error) {
 
 func (m *Metrics) begin() {
 	ctx := context.Background()
-	for _, c := range []metric.Int64Counter{m.connectionsAccepted, m.connectionsRefused, m.pipelineStops} {
+	for _, c := range []metric.Int64Counter{m.connectionsAccepted, m.connectionsRefused, m.loginsRefused, m.pipelineStops} {
 		c.Add(ctx, 0)
 	}
 	for _, by := range []struct {

@@ -86,6 +86,7 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 	m.Connected(1)
 	m.Connected(-1)
 	m.ConnectionRefused()
+	m.LoginRefused()
 	m.RequestRefused("bulk")
 	m.PipelineStopped()
 	m.ClientDropped(DroppedOutputBuffer)
@@ -119,6 +120,7 @@ func TestSeriesHaveTheNamesThatAreDocumentedAndCount(t *testing.T) {
 		`fence_proxy_connections`:                                                                  "1",
 		`fence_proxy_connections_accepted_total`:                                                   "2",
 		`fence_proxy_connections_refused_total`:                                                    "1",
+		`fence_proxy_logins_refused_total`:                                                         "1",
 		`fence_proxy_requests_refused_total{limit="bulk"}`:                                         "1",
 		`fence_proxy_requests_refused_total{limit="request"}`:                                      "0",
 		`fence_proxy_pipeline_stops_total`:                                                         "1",

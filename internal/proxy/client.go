@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/observe"
@@ -55,20 +56,22 @@ type client struct {
 	owner  *lock.Owner  // this connection as an owner
 	waiter *lock.Waiter // its place in line
 
-	stopping atomic.Bool       // the server wants it to go
-	lost     atomic.Bool       // the upstream connection has ended
-	stranded atomic.Bool       // and the client is kept to hear of it (stranded.go)
-	adrift   atomic.Bool       // the upstream connection has ended, the next command gets a new one (carry.go)
-	leaving  atomic.Bool       // the client itself has ended
-	handling sync.Mutex        // held while a command is under way
-	watched  watched           // the fence that stands on the upstream connection
-	watches  watches           // the keys under a WATCH of the client's own
-	inLine   place             // where it waits in line
-	circle   tokenstore.Circle // what it has to yield when it is deadlocked
-	wayGiven reason            // why it must not wait there any more
-	several  bool              // it has sent a command while another waited in line
-	blocks   bool              // its upstream connection waits at the store
-	blocking bool              // a command that may block was passed, and may not have been answered
+	account  atomic.Pointer[account.Account] // as which of the proxy's users it has logged in (admit.go); nil: there are none
+	stopping atomic.Bool                     // the server wants it to go
+	expelled atomic.Bool                     // since its user is gone
+	lost     atomic.Bool                     // the upstream connection has ended
+	stranded atomic.Bool                     // and the client is kept to hear of it (stranded.go)
+	adrift   atomic.Bool                     // the upstream connection has ended, the next command gets a new one (carry.go)
+	leaving  atomic.Bool                     // the client itself has ended
+	handling sync.Mutex                      // held while a command is under way
+	watched  watched                         // the fence that stands on the upstream connection
+	watches  watches                         // the keys under a WATCH of the client's own
+	inLine   place                           // where it waits in line
+	circle   tokenstore.Circle               // what it has to yield when it is deadlocked
+	wayGiven reason                          // why it must not wait there any more
+	several  bool                            // it has sent a command while another waited in line
+	blocks   bool                            // its upstream connection waits at the store
+	blocking bool                            // a command that may block was passed, and may not have been answered
 	tx       transaction
 	patterns patterns // by which it has read
 	behind   unheard
@@ -117,6 +120,10 @@ func newClient(s *Server, conn net.Conn) *client {
 		exchange: upstream.NewExchange(), timer: time.NewTimer(time.Hour),
 		tally: s.tallies.next(), untimed: rand.N(timedEvery),
 	}
+	if s.accounts.Load() != nil {
+		c.account.Store(stranger)
+		c.parser.Limit(s.requestsOfStrangers())
+	}
 	nc.Count(&s.bytes)
 	c.timer.Stop()
 	c.state.proved = !s.unproved
@@ -161,7 +168,11 @@ func (c *client) commands() error {
 			return err
 		}
 		c.handling.Lock()
-		err = c.handle(req)
+		if c.isStranger() {
+			err = c.admit(req)
+		} else {
+			err = c.handle(req)
+		}
 		c.handling.Unlock()
 		if err != nil {
 			return err
@@ -253,6 +264,11 @@ func (c *client) handle(req resp.Request) error {
 	cmd, _ := c.srv.commands.table.Lookup(req.Args)
 	c.cmd, c.traces.now = cmd, nil
 	c.arm(cmd)
+	if cmd != nil && cmd.Is(command.FlagNoAuth) && c.account.Load() != nil {
+		if done, err := c.logsIn(cmd, &req); done || err != nil {
+			return err
+		}
+	}
 	p, err := c.plan(cmd, req.Args)
 	switch {
 	case c.stranded.Load():
@@ -307,7 +323,7 @@ func (c *client) answerError(err error) error {
 
 // fatal reports whether an error ends the client.
 func fatal(err error) bool {
-	return errors.Is(err, errGone) || errors.Is(err, errParted) || errors.Is(err, errStopping) || errors.Is(err, upstream.ErrLost)
+	return errors.Is(err, errGone) || errors.Is(err, errParted) || errors.Is(err, errStopping) || errors.Is(err, errRemoved) || errors.Is(err, upstream.ErrLost)
 }
 
 // sync sends one command and waits for its reply: streamed to the client, or kept.
@@ -359,6 +375,8 @@ func (c *client) gone() error {
 	switch {
 	case c.lost.Load():
 		return upstream.ErrLost
+	case c.expelled.Load():
+		return errRemoved
 	case c.stopping.Load():
 		return errStopping
 	}

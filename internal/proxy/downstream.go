@@ -160,6 +160,13 @@ func (d *downstream) failed() bool {
 	return d.err != nil
 }
 
+// kept is how much waits for the client, in bytes.
+func (d *downstream) kept() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.buf)
+}
+
 // fail ends the sending. Called with mu held.
 func (d *downstream) fail(err error) { d.err, d.buf = err, nil }
 

@@ -109,6 +109,9 @@ func (c *client) host() string {
 
 // user is as whom the client's commands are carried out.
 func (c *client) user() string {
+	if a := c.account.Load(); a != nil && a.Name != "" {
+		return a.Name
+	}
 	user := ""
 	switch login := c.state.login; {
 	case login == nil:

@@ -268,8 +268,13 @@ func (c *client) breakHold(key []byte) error {
 	if err != nil {
 		return err
 	}
-	if refusal, err := c.isAdmin(); refusal != nil || err != nil {
-		return c.inItsWords(refusal, err)
+	switch admin, asked := c.isAccountsAdmin(); {
+	case asked && !admin:
+		return wordError(noPermission)
+	case !asked:
+		if refusal, err := c.isAdmin(); refusal != nil || err != nil {
+			return c.inItsWords(refusal, err)
+		}
 	}
 	ctx, cancel := asking()
 	defer cancel()

@@ -56,6 +56,11 @@ func (s *Server) requests() resp.Limits {
 	}
 }
 
+// requestsOfStrangers are the limits of one who has not logged in.
+func (s *Server) requestsOfStrangers() resp.Limits {
+	return resp.Limits{Unauthenticated: true, MaxBulk: s.bulk.Load(), MaxRequest: int64(s.limits.Load().Request)}
+}
+
 // unread counts a request that can't be read, and says which setting may be raised.
 func (c *client) unread(err error) error {
 	var protocol *resp.ProtocolError

@@ -95,9 +95,17 @@ func (c *client) tellWho(name string, req resp.Request) {
 	default:
 		return
 	}
+	c.tellUser()
+}
+
+// tellUser tells the observer who the client is.
+func (c *client) tellUser() {
+	if c.seen == nil {
+		return
+	}
 	who := observe.Client{Address: c.address(), Name: c.state.name}
-	if len(c.state.login) == 2 {
-		who.User = c.state.login[0]
+	if len(c.state.login) == 2 || c.account.Load() != nil {
+		who.User = c.user()
 	}
 	who.Library = strings.TrimSpace(c.library.name + " " + c.library.version)
 	c.seen.Identify(who)

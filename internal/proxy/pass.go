@@ -129,6 +129,10 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 		c.state.watching = c.state.multi && c.state.watching
 	case "select":
 		return c.selectDB(req)
+	case "acl|whoami":
+		if a := c.account.Load(); a != nil && !c.state.multi {
+			return c.local(resp.AppendBulkString(nil, a.Name))
+		}
 	case "client|tracking":
 		return c.track(req)
 	case "client|caching":

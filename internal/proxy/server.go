@@ -12,6 +12,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fence-proxy/fence-proxy/internal/account"
 	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/lock"
 	"github.com/fence-proxy/fence-proxy/internal/metrics"
@@ -39,6 +40,8 @@ type Options struct {
 	Hear func(ctx context.Context) error
 	// Clustered: the upstream is a Redis Cluster, so records live in the slots of their data.
 	Clustered bool
+	// Accounts are who may use the proxy; nil: it does not ask, and what clients say with AUTH goes to the upstream.
+	Accounts *account.List
 	// Node: the proxy shows itself as a Redis Cluster of one node.
 	Node bool
 }
@@ -57,6 +60,7 @@ type Server struct {
 	store     *tokenstore.Store
 	locks     *lock.Manager
 	limits    atomic.Pointer[Limits]
+	accounts  atomic.Pointer[account.List] // nil: the proxy does not ask who somebody is
 	metrics   *metrics.Metrics
 	log       *slog.Logger
 	observer  *observe.Observer
@@ -67,21 +71,22 @@ type Server struct {
 	node      bool // it shows itself as a cluster of one
 	unproved  bool // it is not known whether Redis lets the proxy's own user guard
 
-	owner    *lock.Owner // of rules with owner: proxy
-	patterns patterns    // by which that has read
-	shares   *shares     // of clients that have not logged in themselves
-	logins   logins
-	buffers  upstream.Buffers // of clients' own upstream connections
-	groups   groups
-	commands commands
-	nested   nested
-	bulk     atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
-	crowded  bool         // of Serve: the last client was turned away
-	blocked  blocked
-	kills    kills
-	wrongs   wrongs
-	bytes    socket.Traffic // with clients
-	tallies  tallies
+	owner         *lock.Owner // of rules with owner: proxy
+	patterns      patterns    // by which that has read
+	shares        *shares     // of clients that have not logged in themselves
+	logins        logins
+	buffers       upstream.Buffers // of clients' own upstream connections
+	groups        groups
+	commands      commands
+	nested        nested
+	bulk          atomic.Int64 // the upstream's proto-max-bulk-len, as last heard
+	crowded       bool         // of Serve: the last client was turned away
+	blocked       blocked
+	kills         kills
+	wrongs        wrongs
+	refusedLogins wrongs
+	bytes         socket.Traffic // with clients
+	tallies       tallies
 
 	draining atomic.Bool
 
@@ -102,6 +107,7 @@ func NewServer(ctx context.Context, o Options) (*Server, error) {
 		shares:  newShares(o.Upstream, nil, o.Limits.upstream()),
 	}
 	s.limits.Store(&o.Limits)
+	s.accounts.Store(o.Accounts)
 	s.owner.Share()
 	table, err := command.Load(ctx, o.Store.Client(0))
 	if err != nil {

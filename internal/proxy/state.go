@@ -284,7 +284,11 @@ func (c *client) renamed(name string, req resp.Request) error {
 		c.state.alone, c.state.info, c.state.library = alone, info, library
 		clear(c.grants)
 		c.traces = traces{}
-		c.loggedIn(upstream.Login{})
+		if c.account.Load() != nil {
+			c.logOut()
+		} else {
+			c.loggedIn(upstream.Login{})
+		}
 		c.watched.gone()
 	case "client|setname":
 		c.named(string(req.Args[2]))

@@ -25,7 +25,17 @@ type Limits struct {
 	// MaxRequest is the most bytes of one request, headers included; each of its
 	// arguments counts for ArgCost more. Default 1 GiB, as client-query-buffer-limit.
 	MaxRequest int64
+
+	// Unauthenticated: who sends has not logged in, and may send 10 arguments of 16 KiB at
+	// most, as at Redis.
+	Unauthenticated bool
 }
+
+// What a request may have of somebody who has not logged in.
+const (
+	unauthenticatedArgs = 10
+	unauthenticatedBulk = 16 << 10
+)
 
 // ArgCost is the memory that an argument takes besides its own bytes: its place in
 // the request, and its slice.

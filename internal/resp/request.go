@@ -56,6 +56,9 @@ func NewRequestParser(l Limits) *RequestParser {
 	return &RequestParser{limits: l.withDefaults()}
 }
 
+// Limit has other limits count, from the next request on.
+func (p *RequestParser) Limit(l Limits) { p.limits = l.withDefaults() }
+
 // Next parses the first complete request of buf and returns it with the number
 // of bytes consumed. n is 0 if the request is incomplete: call again with the
 // same bytes, at the same or another address, and more appended. Progress is
@@ -133,6 +136,9 @@ func (p *RequestParser) array(buf []byte) (Request, int, error) {
 		if count > int64(p.limits.MaxArgs) {
 			return Request{}, 0, tooMuch(LimitArguments, "invalid multibulk length")
 		}
+		if count > unauthenticatedArgs && p.limits.Unauthenticated {
+			return Request{}, 0, tooMuch(LimitArguments, "unauthenticated multibulk length")
+		}
 		if count <= 0 {
 			return Request{Raw: buf[:p.pos:p.pos]}, p.pos, nil
 		}
@@ -177,6 +183,9 @@ func (p *RequestParser) bulkHeader(buf []byte) (ok bool, err error) {
 	if length > p.limits.MaxBulk && !p.mayBe(length) {
 		return false, tooMuch(LimitBulk, "invalid bulk length")
 	}
+	if length > unauthenticatedBulk && p.limits.Unauthenticated {
+		return false, tooMuch(LimitBulk, "unauthenticated bulk length")
+	}
 	if length > p.limits.MaxRequest-2-int64(p.pos)-ArgCost*int64(len(p.spans)) {
 		return false, tooMuch(LimitRequest, "too big request")
 	}
@@ -186,7 +195,7 @@ func (p *RequestParser) bulkHeader(buf []byte) (ok bool, err error) {
 
 // mayBe asks whether a bulk may be this long by now.
 func (p *RequestParser) mayBe(length int64) bool {
-	if p.limits.MoreBulk != nil {
+	if p.limits.MoreBulk != nil && !p.limits.Unauthenticated {
 		p.limits.MaxBulk = p.limits.MoreBulk()
 	}
 	return length <= p.limits.MaxBulk
