@@ -194,11 +194,18 @@ func (d *document) walkText(node *yaml.Node, t reflect.Type, path string, line i
 		}
 		d.values[path] = text
 	case tag == "!!int", tag == "!!float":
-		if !isNumber(t) {
+		switch {
+		case isNumber(t):
+		case isSecret(path):
+			d.refuse(line, path, "is a number, not text", "put it in quotes")
+			return
+		default:
 			d.refuse(line, path, node.Value+" is a number, not text", fmt.Sprintf("put it in quotes: %q", node.Value))
 			return
 		}
 		d.values[path] = node.Value
+	case isSecret(path):
+		d.refuse(line, path, fmt.Sprintf("is not text to YAML (%s)", strings.TrimPrefix(tag, "!!")), "put it in quotes")
 	case isNumber(t):
 		f := setText(reflect.New(t).Elem(), node.Value)
 		d.refuse(line, path, f.problem, f.remedy)

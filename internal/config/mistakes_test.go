@@ -156,7 +156,7 @@ func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
 		{"a variable with a password that is not there", "users: [{name: a, password_env: NOWHERE}]\n", `config.yaml:1: users[0].password_env: the variable that it names is not set: set it, or name another`},
 		{"two users of a name", "users:\n  - {name: a, passwords: [hunter2]}\n  - {name: a, passwords: [hunter2]}\n", `config.yaml:3: users[1].name: "a" is the name of users[0] too: join the two: a user may have several passwords`},
 		{"a user's unknown option", "users: [{name: a, password: hunter2, password_env: PATH}]\n", `config.yaml:1: users[0].password: is not an option: did you mean passwords?`},
-		{"a user's password that is a number", "users: [{name: a, passwords: [1234]}]\n", `config.yaml:1: users[0].passwords[0]: 1234 is a number, not text: put it in quotes: "1234"`},
+		{"a user's password that is a number", "users: [{name: a, passwords: [1234]}]\n", `config.yaml:1: users[0].passwords[0]: is a number, not text: put it in quotes`},
 		{"a user who is no admin and no other", "users: [{name: a, passwords: [hunter2], admin: perhaps}]\n", `config.yaml:1: users[0].admin: "perhaps" is neither true nor false: write true or false`},
 		{"an unknown word for what clients see of a cluster", "upstream:\n  cluster: shown\n", `config.yaml:2: upstream.cluster: "shown" is not known: write hidden or passthrough`},
 		{"Sentinels without a name", "upstream:\n  url: redis+sentinel://h,i\n", `config.yaml:2: upstream.url: does not name the primary: write redis+sentinel://host:26379,host2:26379/name, the name being what Sentinel calls the primary, as in /mymaster`},

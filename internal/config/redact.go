@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -53,12 +54,9 @@ func (c *Config) masked(o option) string {
 
 // redacted is an option's value, with what may be a secret masked: one that is named so, and the password of a URL.
 func redacted(key string, value any) string {
-	name := key[strings.LastIndexByte(key, '.')+1:]
 	text := fmt.Sprint(value)
-	for _, secret := range []string{"password", "token", "secret", "auth"} {
-		if strings.HasSuffix(name, secret) && text != "" {
-			return masked
-		}
+	if isSecret(key) && text != "" {
+		return masked
 	}
 	mask := func(text string) string {
 		if parsed, err := url.Parse(text); err == nil && parsed.User != nil {
@@ -77,6 +75,12 @@ func redacted(key string, value any) string {
 		return fmt.Sprint(all)
 	}
 	return text
+}
+
+// isSecret reports whether an option's value is one that nobody is to see, by its name.
+func isSecret(key string) bool {
+	name, _, _ := strings.Cut(key[strings.LastIndexByte(key, '.')+1:], "[")
+	return slices.ContainsFunc([]string{"password", "passwords", "token", "secret", "auth"}, func(secret string) bool { return strings.HasSuffix(name, secret) })
 }
 
 // Redacted returns the URL with the password masked.

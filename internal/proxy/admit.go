@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 const (
 	wrongPass = "WRONGPASS invalid username-password pair or user is disabled."
 	noAuth    = "NOAUTH Authentication required."
-	noHello   = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> " +
+	noHello   = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO %sAUTH <user> <pass> " +
 		"option can be used to authenticate the client and select the RESP protocol version at the same time"
 	noPermission = "NOPERM this user has no permissions to run the 'fence.break' command: it is no admin among the users of fence-proxy"
 )
@@ -48,6 +49,8 @@ func (c *client) admit(req resp.Request) error {
 	case isWord(req.Args[0], "QUIT"):
 		_ = c.local([]byte(okReply))
 		return errQuit
+	case cmd != nil && cmd.Name == "exec" && cmd.Fits(len(req.Args)):
+		reply = resp.AppendError(nil, "EXECABORT Transaction discarded because of: "+noAuth)
 	case cmd == nil || !cmd.Is(command.FlagNoAuth) && cmd.Fits(len(req.Args)):
 		reply = resp.AppendError(nil, noAuth)
 	case !cmd.Fits(len(req.Args)):
@@ -60,7 +63,7 @@ func (c *client) admit(req resp.Request) error {
 		case h.bad != "":
 			reply = resp.AppendError(nil, h.bad)
 		case h.name == nil:
-			reply = resp.AppendError(nil, noHello)
+			reply = resp.AppendError(nil, c.noHello())
 		case !c.logIn(h.name, h.password):
 			reply = resp.AppendError(nil, wrongPass)
 		default:
@@ -78,6 +81,15 @@ func (c *client) admit(req resp.Request) error {
 		return upstream.ErrTooMuch
 	}
 	return nil
+}
+
+// noHello is what Redis says to a HELLO of one who has not logged in.
+func (c *client) noHello() string {
+	proto := ""
+	if c.srv.commands.since72() {
+		proto = "<proto> "
+	}
+	return fmt.Sprintf(noHello, proto)
 }
 
 // auths answers AUTH.

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -24,7 +26,10 @@ func (c *client) own() error {
 		return nil
 	}
 	nc, err := c.srv.upstream.DialAs(context.Background(), c.state.login, c.state.db, c.state.proto)
-	if err != nil {
+	switch {
+	case err != nil && c.state.login != nil && errors.Is(err, upstream.ErrWrongPass): // its user is gone: no command of it will ever be carried out
+		return fmt.Errorf("%w: %w", errParted, err)
+	case err != nil:
 		return err
 	}
 	c.up = upstream.NewConn(nc, &c.out)

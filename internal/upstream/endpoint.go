@@ -3,9 +3,11 @@ package upstream
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -95,10 +97,22 @@ func (e *Endpoint) login(nc net.Conn, as Login, db, proto int) error {
 			return fmt.Errorf("log in to the upstream: %w", err)
 		}
 		if line[0] == '-' {
-			return fmt.Errorf("log in to the upstream: %s", line[1:len(line)-2])
+			return &refusal{string(line[1 : len(line)-2])}
 		}
 	}
 	return nil
+}
+
+// ErrWrongPass says that Redis takes a user or its password no more.
+var ErrWrongPass = errors.New("the user or its password is wrong")
+
+// refusal is Redis's answer to a login.
+type refusal struct{ line string }
+
+func (r *refusal) Error() string { return "log in to the upstream: " + r.line }
+
+func (r *refusal) Is(target error) bool {
+	return target == ErrWrongPass && strings.HasPrefix(r.line, "WRONGPASS ")
 }
 
 // own is as whom the proxy itself logs in now, nil for nobody.
