@@ -86,7 +86,7 @@ const rules = `rules:
     wait: 2s
     lease: 1s
     max_hold: 4s
-    idle: 1s
+    idle: 300ms
     record_ttl: 20s
 `
 

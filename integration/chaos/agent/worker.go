@@ -19,7 +19,7 @@ import (
 const (
 	dialTimeout   = 2 * time.Second
 	answerTimeout = 5 * time.Second // longer than a rule's wait
-	defaultThink  = 20 * time.Millisecond
+	defaultThink  = 8 * time.Millisecond
 	breather      = 10 * time.Millisecond // after a turn that came to nothing
 )
 
