@@ -36,17 +36,33 @@ func TestNoPasswordIsToldToAnybody(t *testing.T) {
 	for name, config := range map[string]string{"with users": upstream + users + rest, "without": upstream + rest} {
 		proxy := harness.StartProxy(t, harness.ProxyOptions{Name: name, Admin: true, ConfigYAML: config})
 		for i, login := range [][]string{
-			{"AUTH", "worker", hush}, {"AUTH", "worker", hush + "-in-a-file"}, {"AUTH", "worker", hush + "-wrong"}, {"AUTH", hush + "-alone"},
-			{"AUTH", hush + "-for-a-name", "x"}, {"AUTH", "a", hush, hush}, {"HELLO", "3", "AUTH", "worker", hush}, {"HELLO", "3", "AUTH", "worker", hush + "-wrong"},
-			{"AUTH", "other", hush + "-of-another"}, {"HELLO", "2", "AUTH", "other", hush + "-of-another"},
+			{"AUTH", "worker", hush},
+			{"AUTH", "worker", hush + "-in-a-file"},
+			{"AUTH", "worker", hush + "-wrong"},
+			{"AUTH", hush + "-alone"},
+			{"AUTH", hush + "-for-a-name", "x"},
+			{"AUTH", "a", hush, hush},
+			{"HELLO", "3", "AUTH", "worker", hush},
+			{"HELLO", "3", "AUTH", "worker", hush + "-wrong"},
+			{"AUTH", "other", hush + "-of-another"},
+			{"HELLO", "2", "AUTH", "other", hush + "-of-another"},
 		} {
 			if name == "without" && len(login) == 4 {
 				continue // Redis takes it for no login, and shows all of it in MONITOR
 			}
 			c := harness.Dial(t, proxy.Addr)
 			for _, command := range [][]string{
-				login, login, {"GET", fmt.Sprint("ctx:", i)}, {"MULTI"}, login, {"EXEC"}, {"FENCE.ACQUIRE", "ctx:held"}, {"FENCE.INSPECT", "ctx:held"},
-				{"FENCE.LIST"}, {"FENCE.EXPLAIN", "ctx:s"}, {"FENCE.BREAK", "ctx:held"}, {"SET", fmt.Sprint("ctx:", i), "v"},
+				login, login,
+				{"GET", fmt.Sprint("ctx:", i)},
+				{"MULTI"},
+				login,
+				{"EXEC"},
+				{"FENCE.ACQUIRE", "ctx:held"},
+				{"FENCE.INSPECT", "ctx:held"},
+				{"FENCE.LIST"},
+				{"FENCE.EXPLAIN", "ctx:s"},
+				{"FENCE.BREAK", "ctx:held"},
+				{"SET", fmt.Sprint("ctx:", i), "v"},
 			} {
 				all.Write(c.Do(command...))
 			}

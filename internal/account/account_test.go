@@ -37,10 +37,20 @@ func TestAUserLogsInWithEachOfItsPasswords(t *testing.T) {
 		name, password string
 		admitted       bool
 	}{
-		{"worker", "plain", true}, {"worker", "test", true}, {"worker", "#short", true}, {"worker", "from a variable", true},
-		{"reader", "from a file", true}, {"reader", "test123", true},
-		{"worker", "from a file", false}, {"reader", "plain", false}, {"worker", "", false}, {"", "plain", false}, {"default", "plain", false},
-		{"worker", "plain ", false}, {"Worker", "plain", false}, {"worker", "#9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", false},
+		{"worker", "plain", true},
+		{"worker", "test", true},
+		{"worker", "#short", true},
+		{"worker", "from a variable", true},
+		{"reader", "from a file", true},
+		{"reader", "test123", true},
+		{"worker", "from a file", false},
+		{"reader", "plain", false},
+		{"worker", "", false},
+		{"", "plain", false},
+		{"default", "plain", false},
+		{"worker", "plain ", false},
+		{"Worker", "plain", false},
+		{"worker", "#9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", false},
 	} {
 		a := l.Check([]byte(tc.name), []byte(tc.password))
 		if (a != nil) != tc.admitted || a != nil && (a.Name != tc.name || a.Admin != (tc.name == "reader")) {

@@ -11,15 +11,15 @@ import (
 
 func TestAFileHasOnePasswordALine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
-	for text, want := range map[string][]string{
-		"a":               {"a"},
-		"a\n":             {"a"},
-		"a\r\n":           {"a"},
-		" a b \n\nsecond": {" a b ", "second"},
+	for _, tc := range []struct {
+		text string
+		want []string
+	}{
+		{"a", []string{"a"}}, {"a\n", []string{"a"}}, {"a\r\n", []string{"a"}}, {" a b \n\nsecond", []string{" a b ", "second"}},
 	} {
-		write(t, path, text)
-		if got, err := Read(path); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		write(t, path, tc.text)
+		if got, err := Read(path); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%q: %q, %v; want %q", tc.text, got, err, tc.want)
 		}
 	}
 	for _, text := range []string{"", "\n", "\r\n\n"} {
