@@ -90,6 +90,14 @@ func TestListenersHearWhatRedisSays(t *testing.T) {
 	}})
 }
 
+// A cluster of three looks like one Redis, but for what it can't do (unclustered) and for what it says of itself. All keys are of one
+// slot, as those of one session may be; what has no keys goes to another node.
+func TestAClusterIsAnsweredAsOneRedis(t *testing.T) {
+	run(t, mode{share: 10, clustered: true, fits: func(c *Command) bool {
+		return !listens(c) && !unclustered(c)
+	}})
+}
+
 // mode is a kind of scripts.
 type mode struct {
 	share     int    // of the commands, in percent
@@ -97,6 +105,7 @@ type mode struct {
 	clients   int    // at the same time; 0 is one
 	listening bool
 	garbled   bool
+	clustered bool
 	observed  bool
 	fits      func(*Command) bool
 }
@@ -104,9 +113,24 @@ type mode struct {
 // run plays scripts until enough commands were compared, or one has failed.
 func run(t *testing.T, m mode) {
 	t.Helper()
-	straight, behind := startRedis(t), startRedis(t)
+	var straight, behind *harness.Redis
+	var besides []*server
 	var addr string
-	if m.observed {
+	if m.clustered {
+		straight = harness.StartCluster(t, 1, 0, looking(t)...).Nodes[0].Redis
+		cluster := harness.StartCluster(t, 3, 0, looking(t)...)
+		behind = cluster.Of(tag).Redis
+		for _, n := range cluster.Nodes {
+			if n.Redis != behind {
+				besides = append(besides, attach(t, n.Redis))
+			}
+		}
+		addr = harness.StartProxy(t, harness.ProxyOptions{Upstream: cluster.URL(), ConfigYAML: m.config}).Addr
+	} else {
+		straight, behind = startRedis(t), startRedis(t)
+	}
+	if m.clustered {
+	} else if m.observed {
 		addr = harness.StartObserver(t, behind).Addr
 	} else {
 		addr = harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: m.config}).Addr
@@ -117,7 +141,7 @@ func run(t *testing.T, m mode) {
 	}
 	pair := &Pair{
 		straight: attach(t, straight), behind: attach(t, behind),
-		proxy: addr, guarded: m.config != "", listening: m.listening, tally: newTally(),
+		besides: besides, proxy: addr, guarded: m.config != "", listening: m.listening, tally: newTally(),
 	}
 	if *control {
 		pair.proxy = behind.Addr
@@ -127,6 +151,9 @@ func run(t *testing.T, m mode) {
 		writers[i] = newWriter(vocabulary, m)
 		if m.clients > 0 {
 			writers[i].suffix, writers[i].table = fmt.Sprintf("@%d", i), command.Builtin()
+		}
+		if m.clustered {
+			writers[i].suffix, writers[i].table = tag, command.Builtin()
 		}
 	}
 
@@ -205,7 +232,11 @@ func report(t *testing.T, p *Pair, v Vocabulary, m mode) {
 // longer than it says.
 func startRedis(t *testing.T) *harness.Redis {
 	t.Helper()
-	return harness.StartRedis(t, harness.Enabling(t, "debug"), harness.WithArgs("--hz", "500", "--dynamic-hz", "no"))
+	return harness.StartRedis(t, looking(t)...)
+}
+
+func looking(t *testing.T) []harness.RedisOption {
+	return []harness.RedisOption{harness.Enabling(t, "debug"), harness.WithArgs("--hz", "500", "--dynamic-hz", "no")}
 }
 
 func attach(t *testing.T, r *harness.Redis) *server {

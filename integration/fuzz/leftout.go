@@ -47,6 +47,23 @@ func everywhere(c *Command) bool {
 	return strings.HasPrefix(c.Name, "evalsha") || !c.Keyed && (c.flags["readonly"] || c.flags["write"] || c.categories["@scripting"])
 }
 
+// tag is what the keys of a script for a cluster end with.
+const tag = "{t}"
+
+// unclustered reports whether a command is about one node, or about all of them, which can't be had inside MULTI, or about a
+// channel or a cursor that the script would have to know the place of.
+func unclustered(c *Command) bool {
+	switch c.Name {
+	case "hello", "auth", "client|setname", "client|setinfo", "client|no-evict", "client|no-touch", "client|caching",
+		"readonly", "readwrite", "asking", "restore-asking", "spublish":
+		return true
+	}
+	if strings.HasPrefix(c.Name, "evalsha") {
+		return true // scripts of scripts before are remembered
+	}
+	return !c.Keyed && c.Group != "connection" && c.Group != "transactions"
+}
+
 // unguardable are commands that a guarded script does not have: they move or delete the fence
 // records themselves, which breaks every sequence as it must.
 var unguardable = map[string]string{

@@ -14,7 +14,8 @@ import (
 // Pair is two servers, and the proxy in front of one of them.
 type Pair struct {
 	straight, behind *server
-	proxy            string // its address
+	besides          []*server // what else is behind the proxy
+	proxy            string    // its address
 	guarded          bool
 	listening        bool // the scripts' replies can't be counted
 	tally            Tally
@@ -40,7 +41,7 @@ type Difference struct {
 // trial plays scripts, at the same time, and compares. nil means no difference.
 func (p *Pair) trial(scripts []*Script, patience time.Duration) (*Difference, Tally) {
 	tally := newTally()
-	for _, s := range []*server{p.straight, p.behind} {
+	for _, s := range append([]*server{p.straight, p.behind}, p.besides...) {
 		if err := s.empty(); err != nil {
 			return &Difference{What: "empty the server: " + err.Error()}, tally
 		}

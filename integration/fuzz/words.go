@@ -27,7 +27,11 @@ func (k keys) pick(rng *rand.Rand, group string) string {
 	if len(names) == 0 || rng.IntN(5) == 0 {
 		names = allKeys
 	}
-	return one(rng, names) + k.suffix
+	name := one(rng, names)
+	for strings.HasPrefix(k.suffix, "{") && strings.Contains(name, "{") { // its tag would be another
+		name = one(rng, names)
+	}
+	return name + k.suffix
 }
 
 var integers = []string{

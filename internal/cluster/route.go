@@ -19,7 +19,11 @@ func (f *front) route(r request) error {
 			return err
 		}
 	}
-	if !known {
+	misfits := known && !cmd.Fits(len(r.args))
+	if misfits && f.tx != nil {
+		return f.misfit(cmd)
+	}
+	if !known || misfits {
 		cmd = &unknownCommand
 	}
 	if f.tx != nil {

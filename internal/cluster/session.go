@@ -279,6 +279,9 @@ func hasWord(args [][]byte, word string) bool {
 // reset carries out RESET: nothing of what the client has said counts any more.
 func (f *front) reset(r *request) error {
 	if f.tx != nil {
+		if err := f.tell(); err != nil { // of what came before, its client hears
+			return err
+		}
 		f.abandon()
 	}
 	if err := f.drained(); err != nil {

@@ -90,6 +90,9 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 	case name == "reset":
 		return f.reset(r)
 	case name == "quit":
+		if err := f.tell(); err != nil {
+			return err
+		}
 		f.say(okReply, true)
 		return nil
 	case tx.c == nil && name == "multi":
@@ -99,6 +102,11 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 	case f.onePlace(cmd):
 		tx.aborted = true
 		return f.answerInside(resp.AppendError(nil, "ERR fence-proxy: "+cmd.Verb+" inside MULTI can't be had in front of a cluster: it is for all nodes, or says something of the client to all of them"))
+	}
+	if cmd == &unknownCommand && tx.c == nil { // it won't be carried out, and a node says why
+		if c, err := f.atHome(); err == nil {
+			f.place(tx, c)
+		}
 	}
 	at := f.slotOf(cmd, r.args)
 	switch {
@@ -134,6 +142,16 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 	f.put(&e)
 	f.writes(cmd, tx.c)
 	return nil
+}
+
+// misfit refuses a command of a transaction whose arguments are too many or too few. EXEC ends it all the same.
+func (f *front) misfit(cmd *command.Command) error {
+	tx, why := f.tx, "wrong number of arguments for '"+cmd.Name+"' command"
+	if tx.aborted = true; cmd.Name != "exec" {
+		return f.answerInside(resp.AppendError(nil, "ERR "+why))
+	}
+	f.used()
+	return f.aborted(tx, resp.AppendError(nil, "EXECABORT Transaction discarded because of: "+why))
 }
 
 // onePlace reports whether a command is not one that a single node can carry out within a transaction.

@@ -50,6 +50,10 @@ func TestATransactionIsCarriedOutAtTheNodeOfItsKeys(t *testing.T) {
 				"EXISTS a", ":0\r\n",
 				"WATCH a", ok, "WATCH b", crossSlot, "UNWATCH", ok,
 				"WATCH b", ok, "MULTI", ok, "SET a 1", crossSlot, "EXEC", abort, "EXISTS a", ":0\r\n",
+				"MULTI", ok, "RESET x", "-ERR wrong number of arguments for 'reset' command\r\n", "SET a 1", queued, "EXEC", abort, "EXISTS a", ":0\r\n",
+				"MULTI", ok, "GETT a", "-ERR unknown command 'GETT', with args beginning with: 'a' \r\n", "SET a 1", queued, "EXEC", abort, "EXISTS a", ":0\r\n",
+				"MULTI", ok, "EXEC x", "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n", "EXISTS a", ":0\r\n",
+				"MULTI", ok, "PING", queued, "RESET", "+RESET\r\n", "PING", "+PONG\r\n", "RESET", "+RESET\r\n",
 			)
 		})
 	}
