@@ -25,6 +25,26 @@ func replicate(t *testing.T, primary *harness.Redis, delay time.Duration) *harne
 	return replica
 }
 
+// A write that only a primary has had that was replaced meanwhile is not what the next one's replicas have.
+func TestADurableWriteThatItsPrimaryTookAlongIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	set := harness.StartSentinels(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: set.URL(), ConfigYAML: guarding("wait: 20s", "durability: {replicas: 1, timeout: 60s}")})
+	client, _ := connect(t, "client", proxy.Addr)
+	client.does("OK", "SET", "ctx:s", "before")
+	old := set.Primary()
+	old.Isolate()
+	client.sends("SET", "ctx:s", "lost")
+	harness.Eventually(t, 0, func() bool { return old.Client().Get(t.Context(), "ctx:s").Val() == "lost" }, "the old primary has the write")
+	primary := set.WaitOther(old)
+	client.hearsError("FENCEUNKNOWN")
+	wantValue(t, primary.Redis, "ctx:s", "before")
+	old.Join()
+	set.WaitHealthy()
+	client.does("before", "GET", "ctx:s")
+	client.does("OK", "SET", "ctx:s", "after")
+}
+
 // What a client has heard of is on the replica, whatever the form of the write, and survives the primary.
 func TestADurableWriteIsOnTheReplicaWhenItsClientHears(t *testing.T) {
 	t.Parallel()

@@ -106,20 +106,23 @@ func (c *client) replicated(l lostWrite, whole bool) error {
 }
 
 // askReplicas asks over another connection. There WAIT counts the replicas that have all that Redis had written before that connection's
-// last command.
+// last command. That may be another Redis by now, to which the write never came: only one whose record has the write's token stored
+// can tell.
 func (c *client) askReplicas(l lostWrite, d rule.Durability) {
 	up, err := c.anew(l.body)
 	if err != nil {
 		return
 	}
+	part := &c.commit.parts[0] // the others are beside it
 	x := upstream.NewExchange()
-	x.Reset(2, -1, false, nil)
-	last := []byte(ping)
-	if c.srv.clustered {
-		last = tokenstore.AppendPlace(nil, l.parts[0].sequence.Record) // or WAIT would be for whichever node
+	x.Reset(3, -1, false, nil)
+	ask := c.srv.store.AppendVerify(nil, part.Record)
+	ask = tokenstore.AppendPlace(ask, part.Record) // or WAIT would be for whichever of a cluster's nodes
+	if err := c.roundTripOn(up, x, appendWait(ask, d)); err != nil {
+		return
 	}
-	if err := c.roundTripOn(up, x, appendWait(last, d)); err == nil {
-		c.replicas = count(x.Frame(1))
+	if stored, err := c.srv.store.ParseVerify(x.Frame(0)); err == nil && part.IsStored(stored, c.commit.block.Floor) {
+		c.replicas = count(x.Frame(2))
 	}
 }
 

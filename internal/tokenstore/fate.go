@@ -51,6 +51,17 @@ func (c *Commit) FateOf(t Token, provider string, floor uint64) (fate Fate, gran
 	return Skipped, 0
 }
 
+// IsStored reports whether a record's last token stored is the commit's for certain: then its write is where the record is.
+func (c *Commit) IsStored(t Token, floor uint64) bool {
+	switch {
+	case c.Apart: // the store has counted
+		return false
+	case c.Grant == 0:
+		return t.StoredGrant > floor && t.StoredSeq == c.Seq
+	}
+	return t.StoredGrant == c.Grant && t.StoredSeq == c.Seq
+}
+
 // blindFate is FateOf for a commit whose grant would have been issued with it: one above floor, and above all before it.
 func (c *Commit) blindFate(t Token, floor uint64) (Fate, uint64) {
 	switch {
