@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -97,15 +98,16 @@ type Question struct {
 // not be.
 func (s *Store) Aftermath(ctx context.Context, q Question) (Aftermath, error) {
 	tokens := make([]Token, len(q.Parts))
+	unused := make([]bool, len(q.Parts))
 	var probe *redis.Cmd
 	for i := range q.Parts {
-		var get *redis.StringCmd
+		var get, hold *redis.StringCmd
 		r := q.Parts[i].Record
 		_, err := s.Client(r.DB).TxPipelined(ctx, func(p redis.Pipeliner) error {
 			if i == 0 && len(q.Silence) > 0 {
 				p.Do(ctx, q.Silence...)
 			}
-			get = p.Get(ctx, r.token)
+			get, hold = p.Get(ctx, r.token), p.Get(ctx, r.hold)
 			if len(q.Parts) == 1 && len(q.Probe) > 0 {
 				probe = p.Do(ctx, q.Probe...)
 			}
@@ -120,21 +122,28 @@ func (s *Store) Aftermath(ctx context.Context, q Question) (Aftermath, error) {
 			return Aftermath{}, errors.Join(get.Err(), err)
 		}
 		tokens[i] = parseToken(get.Val())
+		unused[i] = hold.Val() == unusedSign+strconv.FormatUint(tokens[i].Grant, 10)
 		s.saw(tokens[i].Grant)
 	}
-	a := s.fateOfAll(q.Parts, tokens, q.Floor)
+	a := s.fateOfAll(q.Parts, tokens, unused, q.Floor)
 	if a.Fate == Applied { // and its token is the last one stored
 		a.Probe = probe
 	}
 	return a, nil
 }
 
+// unusedSign is how a hold key begins that says that the newest grant is nobody's (given.lua).
+const unusedSign = "unused "
+
 // fateOfAll judges a commit of several sessions: it was applied in all of them or in none.
-func (s *Store) fateOfAll(parts []Commit, tokens []Token, floor uint64) Aftermath {
+func (s *Store) fateOfAll(parts []Commit, tokens []Token, unused []bool, floor uint64) Aftermath {
 	a := Aftermath{Grants: make([]uint64, len(parts))}
 	for i := range parts {
 		var fate Fate
 		fate, a.Grants[i] = parts[i].FateOf(tokens[i], s.of(parts[i].Record).provider, floor)
+		if unused[i] && fate == Skipped && parts[i].Grant == tokens[i].Grant {
+			fate = Untold // the record is not the one in which the grant was registered
+		}
 		switch {
 		case fate == Untold:
 		case a.Fate == Untold:

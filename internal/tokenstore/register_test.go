@@ -1,6 +1,7 @@
 package tokenstore_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -270,5 +271,27 @@ func TestPassedAndGrantedWritesAreAppliedTogetherOrNotAtAll(t *testing.T) {
 		if o := w.block(false, []string{"MSET", "k", "w", "l", "w"}, holding("a", 7, 2), p); o.reply != nil || s.value("l") != "v" {
 			s.Errorf("EXEC %q", o.exec)
 		}
+	})
+}
+
+// A failover may take a registration back. The number that was given then is no longer above what is used up behind it.
+func TestANumberThatIsUsedUpRefusesWhoWasGivenItBeforeAFailover(t *testing.T) {
+	elsewhere(t, func(s *server) {
+		s.register("a", 7, tokenstore.Basis{})
+		s.release(claim("a"), 7, true)
+		s.wire().commit(holding("b", 8, 1), "SET", "k", "stale").refused(tokenstore.Superseded)
+		for _, resume := range []bool{false, true} {
+			if _, err := s.store.Renew(s.Context(), record(), claim("b"), 8, resume); !errors.Is(err, tokenstore.ErrLost) {
+				s.Errorf("renewed, resume %t: %v, want it lost", resume, err)
+			}
+		}
+		a, err := s.store.Aftermath(s.Context(), tokenstore.Question{Parts: []tokenstore.Commit{holding("b", 8, 1).Commit}})
+		if err != nil || a.Fate != tokenstore.Untold {
+			s.Errorf("what became of its commit is told: %d, %v", a.Fate, err)
+		}
+		if b := s.register("c", 8, tokenstore.Basis{}); !b.Granted { // a new registration is another matter
+			s.Errorf("%+v", b)
+		}
+		s.wire().commit(holding("c", 8, 1), "SET", "k", "v").applied()
 	})
 }

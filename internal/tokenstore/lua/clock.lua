@@ -9,6 +9,7 @@ local function newer(g, floor)
 end
 
 local function unused() end
+local function isUnused() end
 
 -- What a record without a stored token has for newest grant and stored one when somebody looks; p is false if there
 -- is no record.

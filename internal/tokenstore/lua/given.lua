@@ -4,8 +4,9 @@ local grants = false
 -- The newest grant when g is used up: nobody has this one.
 local function newer(g) return string.format('%.0f', g + 1) end
 
--- The provider may give that very number to the next in line, whose place it may be. So the hold key says that it is nobody's;
--- where that is lost, the next in line has to ask again.
+-- The provider may give that very number to the next in line, whose place it may be, or may have given it before a failover that took
+-- its registration back. So the hold key says that it is nobody's until it is registered; where that is lost, the next in line
+-- has to ask again.
 local function unused(g, ttl) redis.call('set', KEYS[2], 'unused ' .. g, 'px', ttl) end
 local function isUnused(g) return redis.call('get', KEYS[2]) == 'unused ' .. g end
 

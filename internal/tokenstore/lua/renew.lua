@@ -7,7 +7,7 @@
 local owner, info, lease, _, grant, resume = unpack(ARGV)
 local g = token()
 local h = hold(g)
-if g ~= grant then return { 'lost', h and h.raw or '', g } end
+if g ~= grant or isUnused(g) then return { 'lost', h and h.raw or '', g } end
 if h then
   redis.call('pexpire', H, lease)
 elseif resume == '1' then
