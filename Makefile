@@ -49,7 +49,7 @@ deps: ## Install what the tests need (apt)
 	@scripts/install-deps.sh
 
 .PHONY: test
-test: deps vet all-tests servers-short chaos-short stories alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
+test: deps vet all-tests servers-short chaos-short stories spec-short alerts conformance-short ## Run everything that tests: vet, unit and integration tests, some of Redis's own
 
 .PHONY: cuts
 cuts: deps ## Cut the connections to Redis CUTS times at random bytes, and count each update
@@ -157,10 +157,21 @@ bench-providers: deps ## Compare the lock providers, in Markdown; ROUNDS=1 is qu
 	KUBE_APISERVER=$$(scripts/kube-apiserver.sh) && export KUBE_APISERVER && \
 		$(GO) test -run '^$$' -bench . -benchtime $(ROUNDS)x -timeout 0 ./integration/bench/providers
 
+# The model of the fence; see spec/README.md.
+.PHONY: spec
+spec: ## Explore the specification exhaustively, and miss each invariant that is taken away: some minutes
+	@scripts/install-deps.sh spin=spin
+	spec/check.sh full
+
+.PHONY: spec-short
+spec-short:
+	@scripts/install-deps.sh spin=spin
+	spec/check.sh short
+
 # Every interleaving of a few clients over the real sequences, with crashes, lapses and losses between: go test plays
 # short stories, this plays the long ones, too. Then many random stories of redlock's nodes.
 .PHONY: proof
-proof: ## Explore all interleavings of a few clients; takes some minutes
+proof: spec ## Explore the specification, and all interleavings of a few clients over the real code; takes some minutes
 	$(GO) test -count=1 -v -timeout 0 -run 'Interleaving|Explorer' ./internal/lock -long
 	$(GO) test -count=1 -v -timeout 0 -run 'Story|Explorer' ./internal/lock/provider -redlock.runs 4000
 
