@@ -95,6 +95,7 @@ if [ "$mode" != short ]; then
 	breaks "locks elsewhere: a grant is registered before the read" "$update" -DBREAK_LATE -DELSEWHERE -DUPDATES_ONLY
 	breaks "locks elsewhere: only a newer grant is registered" "$update" -DBREAK_BEHIND -DELSEWHERE -DUPDATES_ONLY
 	breaks "locks elsewhere: a used-up number is nobody's" "$update" -DBREAK_UNUSED -DELSEWHERE -DFAILOVERS=1 -DLOCK -DCOMMANDS=2 -DRULE=many -DUPDATES_ONLY
+	breaks "locks elsewhere: a newer grant does not tell what became of a commit" "done" -DBREAK_FATE -DELSEWHERE -DLOSSES=1 -DCUTS=1 -DLOCK -DCOMMANDS=2 -DRULE=one
 	echo "What is not promised (docs/guarantees.md):"
 	breaks "the record is lost and the clock goes back" "$update" -DCLOCK_BACK -DLOSSES=1 -DUPDATES_ONLY
 	breaks "a failover undoes a flush" "$update" -DLIMIT_FLUSH -DLOSSES=1 -DFAILOVERS=1 -DCUTS=1 -DCOMMANDS=2 -DUPDATES_ONLY

@@ -513,7 +513,11 @@ inline findOut() {
   :: grant && at.t && NOBODYS -> fate = untold
   :: grant && at.t && !NOBODYS && at.sg == grant && at.ss == as -> fate = applied; got = grant
   :: grant && at.t && !NOBODYS && !(at.sg == grant && at.ss >= as) && !(at.sg > grant || at.g < grant || at.g > grant && at.ss == 0) ->
+#if defined(ELSEWHERE) && !defined(BREAK_FATE)
+     fate = (at.g == grant -> skipped : untold)
+#else
      fate = skipped
+#endif
   :: !grant && at.t && at.sg > floor && at.ss == as -> fate = applied; got = at.sg
   :: !grant && at.t && !(at.sg > floor && at.ss == as) &&
      (at.g <= floor || at.sg <= floor && at.ss > 0 || state == Seen && CURRENT) -> fate = skipped

@@ -30,7 +30,8 @@ func Mark() uint64 { return 1 + rand.Uint64N(marks) }
 // applied.
 //
 // A record that was lost and made anew since the commit was sent says nothing about it. Its newest grant is then one that was issued
-// since, and stored is at most what a look has made (seq 0).
+// since, and stored is at most what a look has made (seq 0). Where grants come from elsewhere, one that was given before may be
+// registered in it and have written: so a newer one tells nothing.
 func (c *Commit) FateOf(t Token, provider string, floor uint64) (fate Fate, grant uint64) {
 	switch {
 	case c.Passed, t.Grant == 0, t.Provider != provider:
@@ -46,7 +47,7 @@ func (c *Commit) FateOf(t Token, provider string, floor uint64) (fate Fate, gran
 		return Applied, c.Grant
 	case last && t.StoredSeq > c.Seq, t.StoredGrant > c.Grant, t.Grant < c.Grant:
 		return Untold, 0
-	case t.Grant > c.Grant && t.StoredSeq == 0:
+	case t.Grant > c.Grant && (t.StoredSeq == 0 || provider != Own):
 		return Untold, 0
 	}
 	return Skipped, 0

@@ -61,3 +61,24 @@ func TestTheRecordTellsWhatBecameOfACommit(t *testing.T) {
 		})
 	}
 }
+
+// A record that was lost may be begun anew by a grant from before: one that was given, and not registered yet.
+func TestANewerGrantFromElsewhereDoesNotTellWhatBecameOfACommit(t *testing.T) {
+	c := tokenstore.Commit{Grant: 9, Seq: 1}
+	for name, tc := range map[string]struct {
+		newest, stored, seq uint64
+		want                tokenstore.Fate
+	}{
+		"stored, and another granted":        {11, 9, 1, tokenstore.Applied},
+		"its grant is the newest":            {9, 8, 1, tokenstore.Skipped},
+		"a newer one, and an older one's":    {11, 8, 1, tokenstore.Untold},
+		"a newer one, and nothing is stored": {11, 0, 0, tokenstore.Untold},
+	} {
+		t.Run(name, func(t *testing.T) {
+			token := tokenstore.Token{Grant: tc.newest, StoredGrant: tc.stored, StoredSeq: tc.seq, Provider: "etcd"}
+			if fate, _ := c.FateOf(token, "etcd", 0); fate != tc.want {
+				t.Errorf("got %d, want %d", fate, tc.want)
+			}
+		})
+	}
+}
