@@ -93,7 +93,7 @@ if [ "$mode" != short ]; then
 	breaks "a look comes before its read" "$update" -DBREAK_LOOK -DUPDATES_ONLY
 	breaks "no two records have a stored token in common" "$update" -DBREAK_STAMP -DLOSSES=1 -DUPDATES_ONLY
 	breaks "locks elsewhere: a grant is registered before the read" "$update" -DBREAK_LATE -DELSEWHERE -DUPDATES_ONLY
-	breaks "locks elsewhere: only a newer grant is registered" "$update" -DBREAK_BEHIND -DELSEWHERE -DUPDATES_ONLY
+	breaks "1. locks elsewhere: only a newer grant is registered" "num>at.g" -DBREAK_BEHIND -DELSEWHERE
 	breaks "locks elsewhere: a used-up number is nobody's" "$update" -DBREAK_UNUSED -DELSEWHERE -DFAILOVERS=1 -DLOCK -DCOMMANDS=2 -DRULE=many -DUPDATES_ONLY
 	breaks "locks elsewhere: a newer grant does not tell what became of a commit" "done" -DBREAK_FATE -DELSEWHERE -DLOSSES=1 -DCUTS=1 -DLOCK -DCOMMANDS=2 -DRULE=one
 	echo "What is not promised (docs/guarantees.md):"
