@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fence-proxy/fence-proxy/internal/upstream"
+	"github.com/fence-proxy/fence-proxy/internal/silence"
 )
 
 // end is a client's end of its connection.
@@ -23,7 +23,7 @@ func (f *front) identify(c *conn) {
 		return
 	}
 	c.asked = true
-	f.put(&entry{kind: told, slot: noKeys, c: c, raw: upstream.Identify})
+	f.put(&entry{kind: told, slot: noKeys, c: c, raw: silence.Ask})
 }
 
 // Silence implements upstream.Silencer: nodes close their ends of the connections that broke in the middle of a command. One that
@@ -31,7 +31,7 @@ func (f *front) identify(c *conn) {
 func (c *Cluster) Silence(ctx context.Context, broken net.Conn) error {
 	near, ok := broken.(*end)
 	if !ok || near.f.c != c {
-		return upstream.ErrUnsilenced
+		return silence.ErrImpossible
 	}
 	f := near.f
 	f.end(errGone)
@@ -59,9 +59,9 @@ func (c *Cluster) Silence(ctx context.Context, broken net.Conn) error {
 
 // kill has a node close its end of a connection.
 func (c *Cluster) kill(ctx context.Context, on *conn) error {
-	id := upstream.ParseIdentity(on.told)
+	id := silence.Parse(on.told)
 	if id.ID == "" {
-		return upstream.ErrUnsilenced
+		return silence.ErrImpossible
 	}
 	client := redis.NewClient(c.ask(on.n.addr))
 	defer client.Close()

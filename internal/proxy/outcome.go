@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/silence"
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
@@ -102,7 +103,7 @@ func (c *client) aftermath(l lostWrite) (a tokenstore.Aftermath, err error) {
 // inVain reports whether it is no use to ask again: the server or the proxy's user there can't do it.
 func inVain(err error) bool {
 	var refusal *tokenstore.StoreError
-	return errors.Is(err, upstream.ErrUnsilenced) || errors.As(err, &refusal) && strings.HasPrefix(refusal.Reply, "EXECABORT ")
+	return errors.Is(err, silence.ErrImpossible) || errors.As(err, &refusal) && strings.HasPrefix(refusal.Reply, "EXECABORT ")
 }
 
 // until is when finding out ends.

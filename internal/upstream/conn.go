@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/silence"
 	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
@@ -65,7 +66,7 @@ type Conn struct {
 
 	errors atomic.Int64 // see Errors
 
-	identity Identity // as the server has said
+	identity silence.Identity // as the server has said
 
 	meter  *Meter                 // nil: nobody counts
 	links  *Links                 // of it
