@@ -57,6 +57,43 @@ func TestAScriptThatNamesGuardedKeysAndDeclaresNoneIsRefused(t *testing.T) {
 	}
 }
 
+// What a script makes up inside can't be seen, but what it names can.
+func TestAScriptThatNamesReservedKeysIsRefused(t *testing.T) {
+	t.Parallel()
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding("scripts: allow")})
+	session := recordOf(t, server, "ctx:s")
+	holder, _ := connect(t, "holder", proxy.Addr)
+	holder.does(nil, "GET", "ctx:s")
+	before := session.get(session.hold)
+	client, _ := connect(t, "client", proxy.Addr)
+	sha := server.Client().ScriptLoad(t.Context(), "return redis.call('del', ARGV[1])").Val()
+	calls := [][]string{
+		{"EVAL", "return redis.call('del', '" + session.hold + "')", "0"},
+		{"EVAL", "return redis.call('del', 'fence-proxy:' .. ARGV[1])", "0", "x"},
+		{"EVAL", "return redis.call('del', ARGV[1])", "0", session.hold},
+		{"EVAL", "return redis.call('del', ARGV[1])", "1", "free", session.hold},
+		{"EVAL", "return redis.call('del', ARGV[1])", "1", "ctx:s", session.hold},
+		{"EVALSHA", sha, "0", session.hold},
+		{"SCRIPT", "LOAD", "return redis.call('del', 'fence-proxy:' .. ARGV[1])"},
+	}
+	if knows(t, server, "function") {
+		calls = append(calls,
+			[]string{"EVAL_RO", "return redis.call('get', 'fence-proxy:' .. ARGV[1])", "0", "x"},
+			[]string{"FUNCTION", "LOAD", "#!lua name=l\nredis.register_function('f', function() return redis.call('del', 'fence-proxy:x') end)"})
+	}
+	for _, call := range calls {
+		client.fails("FENCEDENIED", call...)
+	}
+	client.does("OK", "MULTI")
+	client.fails("FENCEDENIED", "EVAL", "return redis.call('del', ARGV[1])", "0", session.hold)
+	client.fails("EXECABORT", "EXEC")
+	if after := session.get(session.hold); after == "" || after != before {
+		t.Errorf("the record changed from %q to %q", before, after)
+	}
+	client.does("see fence-proxy: it is said", "EVAL", "return ARGV[1]", "0", "see fence-proxy: it is said") // which is no key
+}
+
 // transactionOf sends a command in a transaction, up to its EXEC.
 func transactionOf(p *party, command ...string) []string {
 	p.t.Helper()

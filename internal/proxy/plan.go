@@ -75,6 +75,9 @@ func (c *client) plan(cmd *command.Command, args [][]byte) (plan, error) {
 			c.keys = keys
 		}
 	}
+	if err := reservedInScript(cmd, args); err != nil {
+		return p, err
+	}
 	if err := c.undeclared(cmd, args); err != nil {
 		return p, err
 	}

@@ -13,6 +13,36 @@ import (
 // but where guarded keys show in its call or in its text, though it declares none of their rule, it is refused, unless the
 // rule says otherwise.
 
+// reservedInScript refuses a script, or a library, that names reserved keys, declared or not: no client has business there.
+func reservedInScript(cmd *command.Command, args [][]byte) error {
+	var text []byte
+	if len(args) < 2 {
+		return nil // Redis refuses it
+	}
+	switch cmd.Name {
+	case "eval", "eval_ro":
+		text, args = args[1], args[2:]
+	case "evalsha", "evalsha_ro", "fcall", "fcall_ro":
+		args = args[2:]
+	case "script|load", "function|load", "script": // before 7.0 the table has no subcommands
+		if !bytes.EqualFold(args[1], []byte("load")) {
+			return nil
+		}
+		text, args = args[len(args)-1], nil
+	default:
+		return nil
+	}
+	if bytes.Contains(text, reservedPrefix) {
+		return &deniedError{reason: fmt.Sprintf("%s: the script names %q, which is reserved for fence records", cmd.Name, reservedPrefix)}
+	}
+	for _, arg := range args {
+		if isReserved(arg) {
+			return reserved(arg)
+		}
+	}
+	return nil
+}
+
 // undeclared refuses a script that names keys of a rule without declaring any. args[2] is the number of keys.
 func (c *client) undeclared(cmd *command.Command, args [][]byte) error {
 	switch cmd.Name {
