@@ -92,8 +92,10 @@ func (l *lately) take(now time.Time) []heldLately {
 	return all
 }
 
-// Moved says that the store is another one now, which may lack what was written last. It does not wait.
+// Moved says that the store is another one now, which may lack what was written last: waiters take their place in line again, and holds
+// that were given back are given back anew. It does not wait.
 func (m *Manager) Moved() {
+	m.requeueAll()
 	if o := m.spans.outside; o != nil {
 		if home, is := o.Locker.(*Home); is {
 			home.moved()

@@ -251,6 +251,7 @@ func (h *Home) released(hold *homeHold) {
 
 // moved gives back anew what may stand again, without waiting for that.
 func (h *Home) moved() {
+	h.m.requeueAll()
 	h.mu.Lock()
 	late := h.late
 	h.late = map[*homeHold]struct{}{}

@@ -224,6 +224,11 @@ func (m *Manager) Woken(waiter string, grant uint64) {
 // subscription was down take their place again.
 func (m *Manager) Subscribed() {
 	m.once.Do(func() { close(m.subscribed) })
+	m.requeueAll()
+}
+
+// requeueAll has all waiters take their place in line again: a store that has become another one may not know them.
+func (m *Manager) requeueAll() {
 	m.waits.mu.Lock()
 	var parked []*Waiter
 	for _, l := range m.waits.lines {

@@ -219,7 +219,15 @@ func TestAQuestionWithoutAnAnswerIsGivenUpAndAskedAgain(t *testing.T) {
 	})
 }
 
-func TestANewSubscriptionPutsWaitersBackInTheQueue(t *testing.T) {
+// So do a subscription that was made anew, and a store that has become another one.
+func TestWaitersTakeTheirPlaceInTheQueueAgain(t *testing.T) {
+	for name, happens := range map[string]func(*Manager){"a new subscription": (*Manager).Subscribed, "another primary": (*Manager).Moved} {
+		t.Run(name, func(t *testing.T) { requeued(t, happens) })
+	}
+}
+
+func requeued(t *testing.T, happens func(*Manager)) {
+	t.Helper()
 	bubble(t, long, func(w *world) {
 		a := w.client("a")
 		waiting := w.parked(a, 3)
@@ -229,7 +237,7 @@ func TestANewSubscriptionPutsWaitersBackInTheQueue(t *testing.T) {
 		w.f.at(record).queue = nil // the store took the proxy for gone
 		w.f.mu.Unlock()
 
-		w.m.Subscribed()
+		happens(w.m)
 		synctest.Wait()
 		if got := w.f.queued(record); !slices.Equal(got, line) {
 			w.Errorf("the queue is %v, was %v", got, line)
