@@ -258,7 +258,11 @@ func (s *Server) ReviseAccounts(list *account.List) {
 	defer s.mu.Unlock()
 	for c := range s.clients {
 		if !s.keeps(c) {
-			s.log.Info("client closed: its user is not among the proxy's any more", "client", c.address(), "user", c.user())
+			name := "" // of a client that came before there were users
+			if a := c.account.Load(); a != nil {
+				name = a.Name
+			}
+			s.log.Info("client closed: its user is not among the proxy's any more", "client", c.address(), "user", name)
 			c.expel()
 		}
 	}
