@@ -83,7 +83,12 @@ func TestUsersOfTheProxyHearRedissOwnWords(t *testing.T) {
 		"QUIT":                 "A: QUIT => 1",
 		"CLIENT REPLY OFF":     "A: AUTH worker pw => 1\nA: CLIENT REPLY SKIP ; AUTH worker pw ; CLIENT REPLY SKIP ; AUTH worker wrong ; ACL WHOAMI => 1",
 	} {
-		t.Run(name, func(t *testing.T) { w.one(t, "2", strange+"\n"+script) })
+		t.Run(name, func(t *testing.T) {
+			if name == "RESET" { // what follows is a stranger's
+				needs(t, straight, "reset")
+			}
+			w.one(t, "2", strange+"\n"+script)
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/account"
@@ -58,14 +59,14 @@ func (c *client) admit(req resp.Request) error {
 	case cmd.Name == "auth":
 		reply = c.auths(req.Args)
 	case cmd.Name == "hello":
-		h := readHello(req.Args)
+		h := c.readHello(req.Args)
 		switch {
 		case h.bad != "":
 			reply = resp.AppendError(nil, h.bad)
 		case h.name == nil:
 			reply = resp.AppendError(nil, c.noHello())
 		case !c.logIn(h.name, h.password):
-			reply = resp.AppendError(nil, wrongPass)
+			reply = resp.AppendError(nil, c.wrongPass())
 		default:
 			return c.handle(h.rest(req.Args))
 		}
@@ -92,6 +93,14 @@ func (c *client) noHello() string {
 	return fmt.Sprintf(noHello, proto)
 }
 
+// wrongPass is what Redis says to a login that is no good.
+func (c *client) wrongPass() string {
+	if c.srv.commands.since62() {
+		return wrongPass
+	}
+	return strings.TrimSuffix(wrongPass, " or user is disabled.")
+}
+
 // auths answers AUTH.
 func (c *client) auths(args [][]byte) []byte {
 	name, password := []byte("default"), args[len(args)-1]
@@ -102,7 +111,7 @@ func (c *client) auths(args [][]byte) []byte {
 		name = args[1]
 	}
 	if !c.logIn(name, password) {
-		return resp.AppendError(nil, wrongPass)
+		return resp.AppendError(nil, c.wrongPass())
 	}
 	return []byte(okReply)
 }
@@ -153,7 +162,7 @@ func (c *client) logsIn(cmd *command.Command, req *resp.Request) (done bool, err
 	if !cmd.Fits(len(req.Args)) || cmd.Name != "auth" && cmd.Name != "hello" {
 		return false, nil
 	}
-	h := readHello(req.Args)
+	h := c.readHello(req.Args)
 	switch {
 	case cmd.Name == "auth":
 	case h.name == nil:
@@ -186,7 +195,7 @@ func (c *client) logsIn(cmd *command.Command, req *resp.Request) (done bool, err
 		return true, c.local(c.auths(req.Args))
 	}
 	if !c.logIn(h.name, h.password) {
-		return true, c.local(resp.AppendError(nil, wrongPass))
+		return true, c.local(resp.AppendError(nil, c.wrongPass()))
 	}
 	*req = h.rest(req.Args)
 	return false, nil
@@ -200,12 +209,12 @@ type hello struct {
 }
 
 // readHello takes a HELLO apart, as Redis does.
-func readHello(args [][]byte) (h hello) {
+func (c *client) readHello(args [][]byte) (h hello) {
 	if len(args) > 1 {
 		switch version, err := strconv.ParseInt(string(args[1]), 10, 64); {
-		case err != nil, strconv.FormatInt(version, 10) != string(args[1]):
+		case (err != nil || strconv.FormatInt(version, 10) != string(args[1])) && c.srv.commands.since62():
 			h.bad = "ERR Protocol version is not an integer or out of range"
-		case version < 2 || version > 3:
+		case err != nil, version < 2, version > 3, strconv.FormatInt(version, 10) != string(args[1]):
 			h.bad = "NOPROTO unsupported protocol version"
 		}
 	}

@@ -25,6 +25,12 @@ func (c commands) keys(args [][]byte) ([]command.Key, error) {
 	return command.ServerKeys(ctx, c.store.Client(0), args)
 }
 
+// since62 reports whether the server is a Redis 6.2 or later.
+func (c commands) since62() bool {
+	_, ok := c.table.Lookup([][]byte{[]byte("reset")})
+	return ok
+}
+
 // since72 reports whether the server is Redis 7.2 or later, or Valkey, by a command that came then.
 func (c commands) since72() bool {
 	cmd, ok := c.table.Lookup([][]byte{[]byte("client"), []byte("no-touch")})
