@@ -115,9 +115,14 @@ func run(t *testing.T, m mode) {
 	t.Helper()
 	var straight, behind *harness.Redis
 	var besides []*server
-	var addr string
 	if m.clustered {
 		straight = harness.StartCluster(t, 1, 0, looking(t)...).Nodes[0].Redis
+	} else {
+		straight, behind = startRedis(t), startRedis(t)
+	}
+	var addr string
+	switch {
+	case m.clustered:
 		cluster := harness.StartCluster(t, 3, 0, looking(t)...)
 		behind = cluster.Of(tag).Redis
 		for _, n := range cluster.Nodes {
@@ -126,13 +131,9 @@ func run(t *testing.T, m mode) {
 			}
 		}
 		addr = harness.StartProxy(t, harness.ProxyOptions{Upstream: cluster.URL(), ConfigYAML: m.config}).Addr
-	} else {
-		straight, behind = startRedis(t), startRedis(t)
-	}
-	if m.clustered {
-	} else if m.observed {
+	case m.observed:
 		addr = harness.StartObserver(t, behind).Addr
-	} else {
+	default:
 		addr = harness.StartProxy(t, harness.ProxyOptions{Redis: behind, ConfigYAML: m.config}).Addr
 	}
 	vocabulary, err := LoadVocabulary(t.Context(), straight.Client())
@@ -236,6 +237,7 @@ func startRedis(t *testing.T) *harness.Redis {
 }
 
 func looking(t *testing.T) []harness.RedisOption {
+	t.Helper()
 	return []harness.RedisOption{harness.Enabling(t, "debug"), harness.WithArgs("--hz", "500", "--dynamic-hz", "no")}
 }
 
