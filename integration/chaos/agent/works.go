@@ -195,12 +195,15 @@ func (w *worker) writeUnder(read *history.Op) error {
 	})
 }
 
-func (w *worker) release(session string, grant uint64) error {
+// release gives a grant back, and reports whether there was something to give back: a hold that had ended by itself leaves the
+// grant the newest one, under which its owner may still write.
+func (w *worker) release(session string, grant uint64) (ended bool, err error) {
 	op := &history.Op{Kind: history.Release, Session: session, Grant: grant}
-	return w.ask(op, func(ctx context.Context) (err error) {
+	err = w.ask(op, func(ctx context.Context) (err error) {
 		op.Number, err = w.grants.Do(ctx, "FENCE.RELEASE", history.ValueKey(session), grant).Int64()
 		return err
 	})
+	return op.Number == 1, err
 }
 
 // claim acquires a session and gives it back.
@@ -211,7 +214,8 @@ func (w *worker) claim() error {
 		return err
 	}
 	w.ponder()
-	return w.release(session, grant)
+	_, err = w.release(session, grant)
+	return err
 }
 
 // grant acquires a session, works under the grant, and gives it back; and sometimes tries to go on under it.
@@ -234,7 +238,7 @@ func (w *worker) spend(session string, grant uint64) error {
 		last = read
 	}
 	w.ponder()
-	if err := w.release(session, grant); err != nil {
+	if ended, err := w.release(session, grant); err != nil || !ended {
 		return err
 	}
 	switch w.random.IntN(4) {
