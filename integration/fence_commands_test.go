@@ -709,3 +709,22 @@ func TestOfWritesThatAreSaidAtOnceOneIsCarriedOut(t *testing.T) {
 		})
 	}
 }
+
+// A grant that was given back is used up, also when its hold had ended before: nobody has come, so it is the newest still.
+func TestAGrantThatIsReleasedTooLateIsUsedUpAllTheSame(t *testing.T) {
+	t.Parallel()
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: guarding()})
+	a, _ := connect(t, "A", proxy.Addr)
+	b, _ := connect(t, "B", proxy.Addr) // it knows of the grant what it is told
+	a.sends("FENCE.ACQUIRE", "ctx:s", "TTL", "50")
+	grant := fmt.Sprint(a.reply())
+	b.does("OK", "FENCE.DO", grant, "SET", "ctx:s", "before")
+	harness.Eventually(t, 0, func() bool {
+		return len(server.Client().Keys(t.Context(), "fence-proxy:*:h").Val()) == 0
+	}, "the hold ends by itself")
+	b.does("OK", "FENCE.DO", grant, "SET", "ctx:s", "newest")
+	b.does(int64(0), "FENCE.RELEASE", "ctx:s", grant)
+	b.fails("FENCED", "FENCE.DO", grant, "SET", "ctx:s", "used up")
+	wantValue(t, server, "ctx:s", "newest")
+}
