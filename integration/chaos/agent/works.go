@@ -195,15 +195,12 @@ func (w *worker) writeUnder(read *history.Op) error {
 	})
 }
 
-// release gives a grant back, and reports whether there was something to give back: a hold that had ended by itself leaves the
-// grant the newest one, under which its owner may still write.
-func (w *worker) release(session string, grant uint64) (ended bool, err error) {
+func (w *worker) release(session string, grant uint64) error {
 	op := &history.Op{Kind: history.Release, Session: session, Grant: grant}
-	err = w.ask(op, func(ctx context.Context) (err error) {
+	return w.ask(op, func(ctx context.Context) (err error) {
 		op.Number, err = w.grants.Do(ctx, "FENCE.RELEASE", history.ValueKey(session), grant).Int64()
 		return err
 	})
-	return op.Number == 1, err
 }
 
 // claim acquires a session and gives it back.
@@ -214,8 +211,7 @@ func (w *worker) claim() error {
 		return err
 	}
 	w.ponder()
-	_, err = w.release(session, grant)
-	return err
+	return w.release(session, grant)
 }
 
 // grant acquires a session, works under the grant, and gives it back; and sometimes tries to go on under it.
@@ -238,7 +234,7 @@ func (w *worker) spend(session string, grant uint64) error {
 		last = read
 	}
 	w.ponder()
-	if ended, err := w.release(session, grant); err != nil || !ended {
+	if err := w.release(session, grant); err != nil {
 		return err
 	}
 	switch w.random.IntN(4) {
