@@ -26,22 +26,95 @@ func TestEachUpdateIsAppliedOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
 	server := harness.StartRedis(t)
 	relay := harness.StartRelay(t, server.Addr)
-	cutting(t, relay.URL(), "ctx:<session>:*", "ctx:%d:", 600, []*harness.Relay{relay}, server.Client())
+	cutting(t, relay.URL(), "ctx:<session>:*", "ctx:%d:", 600, shears{relay}, server.Client())
 }
 
 // The same with a cluster's nodes, none of which fails.
 func TestEachUpdateIsAppliedOnceThroughCutConnectionsToACluster(t *testing.T) {
 	t.Parallel()
 	cluster := harness.StartSeverableCluster(t, 3, 0)
-	var relays []*harness.Relay
+	var relays shears
 	for _, n := range cluster.Nodes {
 		relays = append(relays, n.Way())
 	}
 	cutting(t, cluster.URL(), "ctx:{<session>}:*", "ctx:{%d}:", 300, relays, cluster.Direct())
 }
 
-// cutting cuts the connections through relays, so many times unless CUTS says another number.
-func cutting(t *testing.T, upstream, pattern, session string, cuts int, relays []*harness.Relay, direct redis.UniversalClient) {
+// The same with toxiproxy between: connections end after so many bytes, or are reset.
+func TestEachUpdateIsAppliedOnceThroughToxiproxy(t *testing.T) {
+	t.Parallel()
+	server := harness.StartRedis(t)
+	poison := &poison{tb: t, direct: server.Client(), way: harness.StartToxiproxy(t, server.Addr)}
+	cutting(t, poison.way.URL(), "ctx:<session>:*", "ctx:%d:", 300, poison, server.Client())
+}
+
+// cutter ends connections between the proxy and Redis.
+type cutter interface {
+	// cut returns when a connection has ended, in one of several ways.
+	cut(random *rand.Rand)
+	// close ends all.
+	close()
+}
+
+// shears are relays as a cutter.
+type shears []*harness.Relay
+
+func (s shears) cut(random *rand.Rand) {
+	n, relay := random.IntN(5000), s[random.IntN(len(s))]
+	switch random.IntN(3) {
+	case 0:
+		<-relay.CutAfterBytes(harness.ToServer, n)
+	case 1:
+		<-relay.CutAfterBytes(harness.ToClient, n)
+	default:
+		cut, deliver := relay.HauntAfterBytes(n)
+		<-cut
+		time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, deliver)
+	}
+}
+
+// close drops what is still held back.
+func (s shears) close() {
+	for _, relay := range s {
+		relay.Close()
+	}
+}
+
+// poison is toxiproxy as a cutter.
+type poison struct {
+	tb     testing.TB
+	direct *redis.Client
+	way    *harness.Toxiproxy
+}
+
+func (p *poison) cut(random *rand.Rand) {
+	toxic := harness.Toxic{Stream: []string{"upstream", "downstream"}[random.IntN(2)]}
+	if random.IntN(4) > 0 {
+		toxic.Type, toxic.Attributes = "limit_data", map[string]int{"bytes": random.IntN(5000)}
+	} else {
+		toxic.Type, toxic.Attributes = "reset_peer", map[string]int{"timeout": random.IntN(10)}
+	}
+	before := p.connections()
+	remove := p.way.Add(toxic)
+	harness.Eventually(p.tb, 0, func() bool { return p.connections() > before }, "the proxy connects anew")
+	remove()
+}
+
+func (p *poison) close() { p.way.Close() }
+
+// connections is how many there ever were.
+func (p *poison) connections() int {
+	_, rest, _ := strings.Cut(p.direct.Info(p.tb.Context(), "stats").Val(), "total_connections_received:")
+	text, _, _ := strings.Cut(rest, "\r\n")
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		p.tb.Error("INFO stats: ", err)
+	}
+	return n
+}
+
+// cutting cuts the connections to Redis, so many times unless CUTS says another number.
+func cutting(t *testing.T, upstream, pattern, session string, cuts int, cutter cutter, direct redis.UniversalClient) {
 	t.Helper()
 	if n, err := strconv.Atoi(os.Getenv("CUTS")); err == nil {
 		cuts = n
@@ -60,23 +133,11 @@ func cutting(t *testing.T, upstream, pattern, session string, cuts int, relays [
 	}
 	random := rand.New(rand.NewPCG(seed, 100))
 	for range cuts {
-		n, relay := random.IntN(5000), relays[random.IntN(len(relays))]
-		switch random.IntN(3) {
-		case 0:
-			<-relay.CutAfterBytes(harness.ToServer, n)
-		case 1:
-			<-relay.CutAfterBytes(harness.ToClient, n)
-		default:
-			cut, deliver := relay.HauntAfterBytes(n)
-			<-cut
-			time.AfterFunc(time.Duration(random.IntN(100))*time.Millisecond, deliver)
-		}
+		cutter.cut(random)
 	}
 	over.Store(true)
 	workers.Wait()
-	for _, relay := range relays {
-		relay.Close() // what is still held back is dropped
-	}
+	cutter.close()
 	l.audit(t, direct, cuts)
 }
 
