@@ -111,13 +111,13 @@ func TestNoPasswordIsInWhatIsSaidOfAMistake(t *testing.T) {
 		return strings.Contains(output, hush) || strings.Contains(output, "12345678")
 	}
 	for _, text := range []string{
-		"upstream: {url: \"redis://u:" + hush + "@127.0.0.1:1\"}\n",
-		"upstream: {url: \"redis://127.0.0.1:1\", username: u, password: " + hush + "}\n",
+		"upstream: {url: \"redis://u:" + hush + "@127.0.0.1:1\", start_timeout: 0s}\n",
+		"upstream: {url: \"redis://127.0.0.1:1\", username: u, password: " + hush + ", start_timeout: 1s}\n",
 		"upstream: {url: \"redis://u:" + hush + "@127.0.0.1:1/x\"}\n",
 		"users: [{name: a, passwords: [" + hush + "], password: " + hush + "}]\n",
 		"users: [{name: a, passwords: " + hush + "}]\n",
 		"users: [{name: a, passwords: [12345678]}]\n",
-		"upstream: {url: \"redis://127.0.0.1:1\", password: 12345678}\n",
+		"upstream: {url: \"redis://127.0.0.1:1\", password: 12345678, start_timeout: 0s}\n",
 		"admin_token: 12345678\n",
 		"users: [{name: a, passwords: ['#" + hush + strings.Repeat("0", 57) + "']}]\n",
 		"users: [{name: a, passwords: [" + hush + "], admin: 7}, {name: a, passwords: [" + hush + "]}]\n",

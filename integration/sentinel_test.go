@@ -160,7 +160,7 @@ func TestSentinelsThatDoNotHelpAreNamedAtTheStart(t *testing.T) {
 		"redis+sentinel://" + addr + "/other":                         "know no primary by the name \"other\"",
 	} {
 		config := filepath.Join(t.TempDir(), "config.yaml")
-		text := fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: \"\"\nupstream:\n  url: %q\n", url)
+		text := fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: \"\"\nupstream:\n  start_timeout: 0s\n  url: %q\n", url)
 		if strings.HasSuffix(url, "other") {
 			text += "  sentinel: {password: hunter2}\n"
 		}

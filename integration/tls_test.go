@@ -222,7 +222,7 @@ func TestTheWrongSideOfTLSIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config.yaml")
-			text := fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: \"\"\nupstream:\n  url: %q\n  dial_timeout: 3s\n", c.url)
+			text := fmt.Sprintf("listen: \"127.0.0.1:0\"\nadmin: \"\"\nupstream:\n  url: %q\n  dial_timeout: 3s\n  start_timeout: 0s\n", c.url)
 			if c.tls != "" {
 				text += "  tls: " + c.tls + "\n"
 			}

@@ -60,6 +60,14 @@ func StartProxy(tb testing.TB, options ProxyOptions) *Proxy {
 	return p
 }
 
+// LaunchProxy is StartProxy that does not wait; see [Proxy.Await].
+func LaunchProxy(tb testing.TB, options ProxyOptions) *Proxy {
+	tb.Helper()
+	p := newProxy(tb, options)
+	p.launch()
+	return p
+}
+
 // RunProxy runs fence-proxy with these arguments to its end and returns its
 // exit code and what it printed: for sub-commands and for configurations that it refuses.
 func RunProxy(tb testing.TB, args ...string) (code int, output string) {
@@ -136,6 +144,12 @@ func (p *Proxy) configure(options ProxyOptions) string {
 func (p *Proxy) Start() {
 	p.tb.Helper()
 	p.launch()
+	p.Await()
+}
+
+// Await waits until the proxy accepts connections.
+func (p *Proxy) Await() {
+	p.tb.Helper()
 	if !poll(patience, func() bool { return p.exited() || accepts(p.Addr) }) || p.exited() {
 		p.tb.Fatalf("%s does not accept connections at %s and %s", p.name, p.Addr, p.fate())
 	}

@@ -60,6 +60,7 @@ type Proxy struct {
 
 	telemetry *telemetry.Telemetry // nil: nothing is sent
 	tracer    *telemetry.Tracer    // nil: no traces are
+	tracing   bool                 // it was asked for
 
 	reloading Reloading
 	used      atomic.Pointer[inUse]
@@ -81,8 +82,8 @@ func Observed(by *observe.Observer) Option { return func(p *Proxy) { p.observer 
 // Sending has the proxy's telemetry sent. The caller closes it when the proxy has ended.
 func Sending(by *telemetry.Telemetry) Option { return func(p *Proxy) { p.telemetry = by } }
 
-// Start connects to the upstream and begins to listen. The upstream must be reachable. version is the
-// program's, for the metrics. The caller runs Serve, which also cleans up.
+// Start connects to the upstream, for which it waits as long as Upstream.StartTimeout says, and begins to listen. version
+// is the program's, for the metrics. The caller runs Serve, which also cleans up.
 func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Logger, options ...Option) (_ *Proxy, err error) {
 	p := &Proxy{cfg: cfg, log: log, version: version, started: time.Now()}
 	p.use(inUse{cfg: cfg, since: p.started})
@@ -103,59 +104,14 @@ func Start(ctx context.Context, cfg *config.Config, version string, log *slog.Lo
 			return nil, err
 		}
 	}
+	if err := p.metrics.Sends(p.telemetry.Lost); err != nil {
+		return nil, err
+	}
 	p.countRules()
 	p.warnOfFiles()
-	ctx, cancel := context.WithTimeout(ctx, cfg.Upstream.DialTimeout)
-	defer cancel()
-	own, err := p.options(ctx)
-	if err != nil {
-		return nil, err
-	}
-	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout, Silencer: p.way.silencer()}
-	p.endpoint.Meter.ReadOnly = p.way.suspect()
-	if err := p.way.try(ctx, own); err != nil {
-		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
-	}
-	if p.observer != nil {
-		p.store = tokenstore.Unused(own)
-	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
-		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
-	}
-	p.store.LimitWaiters(cfg.Limits.Waiters)
-	if p.observer == nil {
-		if err := span(ctx, cfg, p.store); err != nil {
-			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
-		}
-	}
 	p.id = strings.ToLower(rand.Text())
-	p.locks = lock.NewManager(p.id, p.grants(), log)
-	p.way.follow(p.locks)
-	if err := p.trace(ctx); err != nil {
+	if err := p.reach(ctx); err != nil {
 		return nil, err
-	}
-	p.locks.Observe(p.sinks())
-	if p.observer == nil {
-		if err := p.lockElsewhere(); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Guards() {
-		if err := p.hear(ctx); err != nil {
-			return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
-		}
-	}
-	accounts, err := p.accounts(cfg)
-	if err != nil {
-		return nil, err
-	}
-	p.server, err = proxy.NewServer(ctx, proxy.Options{
-		Accounts: accounts,
-		Name:     cfg.Name, Rules: cfg.Set, Upstream: p.endpoint, Store: p.store, Locks: p.locks,
-		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: log, Observer: p.observer, Spans: p.spans(), Hear: p.hear,
-		Clustered: cfg.Upstream.Clustered(), Node: cfg.Upstream.Cluster == config.ClusterPassthrough,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
 	}
 	if err := p.metrics.Reads(p.readings); err != nil {
 		return nil, err
@@ -293,27 +249,7 @@ func (p *Proxy) close(ctx context.Context) {
 	if p.listener != nil {
 		_ = p.listener.Close()
 	}
-	if p.locks != nil {
-		ctx, cancel := context.WithTimeout(ctx, releaseTime)
-		p.locks.Close(ctx)
-		if p.locker != nil {
-			if err := p.locker.Close(ctx); err != nil {
-				p.log.Warn("the lock provider was not told of the end; leases end what is held", "error", err)
-			}
-		}
-		cancel()
-	}
-	if p.listening != nil {
-		p.listening()
-		<-p.heard
-	}
-	if p.store != nil {
-		p.store.Close()
-	}
-	p.way.Close()
-	if p.embedded != nil {
-		p.embedded.Close()
-	}
+	p.disconnect(ctx)
 	ctx, cancel := context.WithTimeout(ctx, releaseTime)
 	defer cancel()
 	if p.admin != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net"
 	"strconv"
 
@@ -16,23 +17,23 @@ import (
 
 // trace begins to make spans of what the guard does, if they are sent.
 func (p *Proxy) trace(ctx context.Context) error {
-	if err := p.metrics.Sends(p.telemetry.Lost); err != nil {
-		return err
-	}
-	if p.telemetry == nil || p.observer != nil {
+	if p.telemetry == nil || p.observer != nil || p.tracing {
 		return nil
 	}
 	salt, err := p.store.Salt(ctx)
+	if mayPass(err) {
+		return fmt.Errorf("upstream %s: the salt of traces: %w", p.cfg.Upstream.Redacted(), err)
+	}
 	if err != nil {
 		salt = rand.Text()
 		p.log.Warn("traces of this proxy and of others will not be linked: the store does not give the salt that they share", "error", err)
 	}
-	to := telemetry.Tracing{Salt: salt, Notes: notes{p.store}, Server: p.endpoint.Options.Addr}
+	to := telemetry.Tracing{Salt: salt, Notes: notes{p}, Server: p.endpoint.Options.Addr}
 	if host, port, err := net.SplitHostPort(to.Server); err == nil {
 		to.Server = host
 		to.Port, _ = strconv.Atoi(port)
 	}
-	p.tracer = p.telemetry.Trace(to)
+	p.tracer, p.tracing = p.telemetry.Trace(to), true
 	return nil
 }
 
@@ -53,15 +54,15 @@ func (p *Proxy) spans() proxy.Spans {
 }
 
 // notes keeps at the store in which traces of applications holds are.
-type notes struct{ store *tokenstore.Store }
+type notes struct{ proxy *Proxy }
 
 func (n notes) Keep(ctx context.Context, all []telemetry.Note) error {
-	return n.store.KeepNotes(ctx, stored(all))
+	return n.proxy.store.KeepNotes(ctx, stored(all))
 }
 
 func (n notes) Find(ctx context.Context, all []telemetry.Note) error {
 	found := stored(all)
-	if err := n.store.FindNotes(ctx, found); err != nil {
+	if err := n.proxy.store.FindNotes(ctx, found); err != nil {
 		return err
 	}
 	for i := range all {
@@ -72,7 +73,7 @@ func (n notes) Find(ctx context.Context, all []telemetry.Note) error {
 
 func (n notes) Next(ctx context.Context, all []telemetry.Note) error {
 	found := stored(all)
-	if err := n.store.FindNext(ctx, found); err != nil {
+	if err := n.proxy.store.FindNext(ctx, found); err != nil {
 		return err
 	}
 	for i := range all {

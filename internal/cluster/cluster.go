@@ -67,6 +67,9 @@ type Cluster struct {
 // ErrClosed says that the cluster was closed.
 var ErrClosed = errors.New("the way to the cluster is closed")
 
+// ErrNoSlots says that a node is of no cluster yet.
+var ErrNoSlots = errors.New("it knows of no slots: create the cluster first")
+
 // Open asks the seeds for the cluster's slots and commands. The caller closes the Cluster.
 func Open(ctx context.Context, o Options) (*Cluster, error) {
 	c := &Cluster{options: o, picked: rand.Uint32(), look: make(chan struct{}, 1), nodes: map[string]*node{}, fronts: map[*front]struct{}{}}

@@ -110,7 +110,7 @@ func (c *Cluster) askNode(ctx context.Context, addr string, patience time.Durati
 		return nil, false, err
 	}
 	if t = c.read(addr, slots.Val(), nodes.Val()); len(t.primaries) == 0 {
-		return nil, false, errors.New("it knows of no slots: create the cluster first")
+		return nil, false, ErrNoSlots
 	}
 	return t, strings.Contains(info.Val(), "cluster_state:ok"), nil
 }

@@ -63,6 +63,9 @@ func (c *Config) check() []finding {
 	} else if listens && c.listensAt(target) {
 		refuse("upstream.url", "name the Redis, or listen elsewhere", "is where the proxy itself listens")
 	}
+	if c.Upstream.StartTimeout < 0 {
+		refuse("upstream.start_timeout", "write 0 to try once", "%s is less than no time", rule.Text(c.Upstream.StartTimeout))
+	}
 	if c.Upstream.DialTimeout <= 0 {
 		refuse("upstream.dial_timeout", "write a time such as 5s", "%s leaves no time to connect", rule.Text(c.Upstream.DialTimeout))
 	}

@@ -83,6 +83,9 @@ type Upstream struct {
 	Sentinel Sentinel `yaml:"sentinel"`
 	// DialTimeout is how long connecting may take. Default 5s.
 	DialTimeout time.Duration `yaml:"dial_timeout"`
+	// StartTimeout is how long a proxy that starts waits for an upstream that can't be
+	// reached, or is not ready, before it gives up. Default 1m; 0: it tries once.
+	StartTimeout time.Duration `yaml:"start_timeout"`
 	// Cluster says what clients see of Redis Cluster: "hidden" (default), one
 	// Redis; "passthrough", a cluster of one node, which is the proxy.
 	Cluster string `yaml:"cluster"`
@@ -173,7 +176,7 @@ func defaults() *Config {
 		Name:     hostname(),
 		Drain:    5 * time.Second,
 		TLS:      TLS{MinVersion: "1.2"},
-		Upstream: Upstream{TLS: UpstreamTLS{MinVersion: "1.2"}, URL: Embedded, DialTimeout: 5 * time.Second, Cluster: ClusterHidden},
+		Upstream: Upstream{TLS: UpstreamTLS{MinVersion: "1.2"}, URL: Embedded, DialTimeout: 5 * time.Second, StartTimeout: time.Minute, Cluster: ClusterHidden},
 		Lock: Lock{
 			Provider: "redis", OnProviderDown: onDownRefuse,
 			AgentHealth: AgentHealth{Interval: 5 * time.Second, Timeout: time.Second, Failures: 3},

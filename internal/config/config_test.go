@@ -99,6 +99,7 @@ upstream:
   tls: {server_name: redis, insecure_skip_verify: true, min_version: "1.3"}
   sentinel: {username: bob, password: secret}
   dial_timeout: 250ms
+  start_timeout: 3s
 lock:
   provider: redis
   on_provider_down: pass
@@ -129,7 +130,7 @@ rules:
 	if got, want := cfg.String(), "listen=unix:///run/fence-proxy.sock tls.listen= tls.cert= tls.key= tls.client_ca= tls.min_version=1.3 admin=:9999 admin_token=xxxxx admin_token_file= admin_hosts=[a.example b.example] admin_pprof=true "+
 		"name=agents-1 drain=0s "+
 		"upstream.url=rediss+sentinel://alice:xxxxx@a.example,b.example:1/main?db=3 upstream.username= upstream.password= upstream.password_file= upstream.tls.ca= upstream.tls.cert= upstream.tls.key= "+
-		"upstream.tls.server_name=redis upstream.tls.insecure_skip_verify=true upstream.tls.min_version=1.3 upstream.sentinel.username=bob upstream.sentinel.password=xxxxx upstream.sentinel.password_file= upstream.dial_timeout=250ms upstream.cluster=hidden lock.provider=redis "+
+		"upstream.tls.server_name=redis upstream.tls.insecure_skip_verify=true upstream.tls.min_version=1.3 upstream.sentinel.username=bob upstream.sentinel.password=xxxxx upstream.sentinel.password_file= upstream.dial_timeout=250ms upstream.start_timeout=3s upstream.cluster=hidden lock.provider=redis "+
 		"lock.on_provider_down=pass lock.agent_health.http=http://127.0.0.1:8000/healthz lock.agent_health.tcp=127.0.0.1:8000 "+
 		"lock.agent_health.interval=2s lock.agent_health.timeout=500ms lock.agent_health.failures=2 "+
 		"limits.connections=5 limits.request=2mb limits.nesting=64 limits.pipeline=7 limits.output_buffer=64kb limits.output_timeout=0s limits.waiters=3 "+
@@ -218,7 +219,7 @@ func TestEveryOptionHasAVariable(t *testing.T) {
 	values := map[string]string{
 		"listen": "[::1]:7000", "name": "n", "drain": "7s", "upstream.url": "rediss+sentinel://a,b/m?db=2",
 		"tls.min_version": "1.3", "upstream.tls.server_name": "n", "upstream.tls.insecure_skip_verify": "true", "upstream.tls.min_version": "1.3",
-		"upstream.username": "u", "upstream.password": "p", "upstream.sentinel.username": "u", "upstream.sentinel.password": "p", "upstream.dial_timeout": "7s", "upstream.cluster": "passthrough",
+		"upstream.username": "u", "upstream.password": "p", "upstream.sentinel.username": "u", "upstream.sentinel.password": "p", "upstream.dial_timeout": "7s", "upstream.start_timeout": "8s", "upstream.cluster": "passthrough",
 		"lock.provider": "redis", "log.level": "error", "log.format": "json", "admin": ":7001",
 		"admin_token": "0123456789abcdef", "admin_hosts": "a.example", "admin_pprof": "true",
 		"limits.connections": "9", "limits.request": "9mb", "limits.nesting": "99", "limits.pipeline": "9",

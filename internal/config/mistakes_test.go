@@ -111,6 +111,7 @@ func TestAMistakeIsRefusedWithItsLineAndARemedy(t *testing.T) {
 		{"a name with a space", "name: my proxy\n", `config.yaml:1: name: "my proxy" cannot be a name: use 1 to 64 letters, digits, _ . or -`},
 		{"a negative drain", "drain: -1s\n", `config.yaml:1: drain: -1s is negative: write 0s to break sequences off, or a time such as 5s`},
 		{"no time to connect", "upstream: {dial_timeout: 0s}\n", `config.yaml:1: upstream.dial_timeout: 0s leaves no time to connect: write a time such as 5s`},
+		{"less than no time to start", "upstream: {start_timeout: -1s}\n", `config.yaml:1: upstream.start_timeout: -1s is less than no time: write 0 to try once`},
 		{"an unknown provider", "lock:\n  provider: mysql\n", `config.yaml:2: lock.provider: "mysql" is not known: write redis or vault`},
 		{"a misspelt provider", "lock:\n  provider: valt\n", `config.yaml:2: lock.provider: "valt" is not known: did you mean vault? Else write redis or vault`},
 		{"an unknown provider's settings", "lock:\n  mysql: {}\n", `config.yaml:2: lock.mysql: is not an option: the options of lock are provider, on_provider_down, agent_health, vault`},

@@ -21,8 +21,8 @@ const (
 	tellEvery = 10 * time.Second
 )
 
-// errUnsettled says that no primary is known, or that the last one does not say that it still is one.
-var errUnsettled = errors.New("no primary answers as one")
+// ErrUnsettled says that no primary is known, or that the last one does not say that it still is one.
+var ErrUnsettled = errors.New("no primary answers as one")
 
 // Options are what a Dialer is made of. Those without a default are required.
 type Options struct {
@@ -78,7 +78,7 @@ func Open(o Options) *Dialer {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	d := &Dialer{
-		options: o, stop: stop, poked: make(chan struct{}, 1), changed: make(chan struct{}), why: errUnsettled,
+		options: o, stop: stop, poked: make(chan struct{}, 1), changed: make(chan struct{}), why: ErrUnsettled,
 		stations: map[string]*station{}, judges: map[string]*judge{}, open: map[*member]struct{}{},
 	}
 	d.running.Go(func() { d.follow(ctx) })
@@ -113,7 +113,7 @@ func (d *Dialer) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 				if joined := d.join(nc, primary); joined != nil {
 					return joined, nil
 				}
-				err = errUnsettled // it was replaced meanwhile
+				err = ErrUnsettled // it was replaced meanwhile
 			}
 		}
 		d.Suspect()

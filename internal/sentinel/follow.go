@@ -64,7 +64,7 @@ func (d *Dialer) pause(ctx context.Context) bool {
 // check asks the primary for its role, and the Sentinels if there is reason to.
 func (d *Dialer) check(ctx context.Context) {
 	primary := d.Primary()
-	err := errUnsettled
+	err := ErrUnsettled
 	if primary != "" {
 		err = d.role(ctx, primary)
 	}
