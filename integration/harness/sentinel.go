@@ -213,10 +213,15 @@ func (s *SentinelSet) Replicas() []*SentinelNode {
 // one and they say so.
 func (s *SentinelSet) Failover() *SentinelNode {
 	s.tb.Helper()
-	old := s.Primary()
-	Eventually(s.tb, 0, func() bool { // INPROG, or NOGOODSLAVE, for a moment
-		return s.sentinel(s.Sentinels[0]).Failover(s.tb.Context(), SentinelName).Err() == nil
-	}, "SENTINEL FAILOVER is begun")
+	old, first := s.Primary(), s.sentinel(s.Sentinels[0])
+	Eventually(s.tb, 2*patience, func() bool {
+		addr, err := first.GetMasterAddrByName(s.tb.Context(), SentinelName).Result()
+		if err == nil && len(addr) == 2 && addr[1] != old.port {
+			return true
+		}
+		_ = first.Failover(s.tb.Context(), SentinelName).Err() // INPROG while there is one, NOGOODSLAVE for a moment; one that was begun may be given up
+		return false
+	}, "SENTINEL FAILOVER is carried out")
 	return s.WaitOther(old)
 }
 
