@@ -394,6 +394,32 @@ func TestAPipelinedWriteDoesNotRunBeforeTheReadInFrontOfItIsGranted(t *testing.T
 	wantValue(t, server, line.key, "pipelined")
 }
 
+// So a place that stands in line though it was left, after a failover say, is told from one that its client has taken since.
+func TestNoTwoWaitsOfAClientHaveOneName(t *testing.T) {
+	t.Parallel()
+	server := harness.StartRedis(t)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
+	line := lineFor(t, server, "ctx:s")
+	holder, _ := connect(t, "holder", proxy.Addr)
+	holder.does(nil, "GET", "ctx:s")
+	names := map[string]bool{}
+	b := line.join("B", proxy)
+	for range 3 {
+		names[strings.TrimSuffix(line.places()[0].id, "b")] = true
+		holder.does("OK", "SET", "ctx:s", "v")
+		b.hears("v")
+		b.does("OK", "SET", "ctx:s", "v")
+		holder.does("v", "GET", "ctx:s")
+		b.conn.Send(harness.Encode("GET", "ctx:s"))
+		line.hasWaiters(1)
+	}
+	if len(names) != 3 {
+		t.Errorf("three waits are called %v", names)
+	}
+	holder.does("OK", "SET", "ctx:s", "v")
+	b.hears("v")
+}
+
 // Case 25.
 func TestAnOwnerThatReadsTwiceDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()

@@ -113,6 +113,38 @@ func TestAHoldThatWasGivenBackIsGivenBackAtTheNextPrimary(t *testing.T) {
 	b.does("OK", "SET", "ctx:s", "B's")
 }
 
+// Places that were left stand in line again at a primary that had not got that. They don't have to be served first.
+func TestPlacesThatWereLeftAreGivenUpAtTheNextPrimary(t *testing.T) {
+	t.Parallel()
+	set := harness.StartSentinels(t)
+	first := harness.StartProxy(t, harness.ProxyOptions{Name: "first", Upstream: set.URL(), ConfigYAML: endless("60s")})
+	second := harness.StartProxy(t, harness.ProxyOptions{Name: "second", Upstream: set.URL(), ConfigYAML: endless("60s")})
+	a, _ := connect(t, "A", first.Addr)
+	a.sends("FENCE.ACQUIRE", "ctx:s", "TTL", "600000") // a hold that stands all the time
+	a.reply()
+	old := set.Primary()
+	line := lineFor(t, old.Redis, "ctx:s")
+	b := line.join("B", first)
+	c := line.joinWith("C", first, harness.Encode("SET", "ctx:s", "C's")) // it waits in the proxy
+	d := line.join("D", second)
+	e := line.join("E", second)
+	if n := old.Client().Wait(t.Context(), 2, patience).Val(); n != 2 {
+		t.Fatalf("%d replicas have got it", n)
+	}
+	old.CutReplicas()
+	for _, gone := range []*waiter{b, c, d} {
+		_ = gone.conn.Close()
+	}
+	harness.Eventually(t, 0, func() bool { return len(line.places()) == 1 }, "three have left")
+	primary := set.Failover()
+	hasFollowed(t, primary, first, second)
+	next := lineFor(t, primary.Redis, "ctx:s")
+	harness.Eventually(t, 0, func() bool {
+		places := next.places()
+		return len(places) == 1 && places[0] == e.place
+	}, "who has not left stands in line alone")
+}
+
 // Without Sentinels, the last known primary serves as long as it says that it is one.
 func TestTheLastKnownPrimaryServesWithoutSentinels(t *testing.T) {
 	t.Parallel()

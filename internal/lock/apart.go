@@ -171,6 +171,7 @@ func (m *Manager) withdraw(ctx context.Context, s *Sequence, w *Waiter, grant ui
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	var left, released error
+	w.Stood(s)
 	if grant == 0 {
 		left = m.provider.Leave(call, s.Record, s.Claim, w.ID())
 	}

@@ -297,14 +297,14 @@ func (f *fake) Release(ctx context.Context, r *tokenstore.Record, c *tokenstore.
 	return nil
 }
 
-func (f *fake) Leave(ctx context.Context, r *tokenstore.Record, _ *tokenstore.Claim, waiter string) error {
+func (f *fake) Leave(ctx context.Context, r *tokenstore.Record, c *tokenstore.Claim, waiter string) error {
 	if err := f.arrive(ctx, call{name: "leave", waiter: waiter}); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.at(r)
-	if at := s.place(waiter); at >= 0 {
+	if at := s.place(waiter); at >= 0 && s.queue[at].claim.Owner == c.Owner && s.queue[at].claim.Identity == c.Identity {
 		s.queue = slices.Delete(s.queue, at, at+1)
 		return nil
 	}
@@ -313,6 +313,23 @@ func (f *fake) Leave(ctx context.Context, r *tokenstore.Record, _ *tokenstore.Cl
 		f.handOver(s)
 	}
 	return nil
+}
+
+func (f *fake) Line(ctx context.Context, r *tokenstore.Record) ([]tokenstore.Place, error) {
+	if err := f.arrive(ctx, call{name: "line"}); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var line []tokenstore.Place
+	s := f.at(r)
+	if h := s.held(); h != nil && h.waiter != "" {
+		line = append(line, tokenstore.Place{Waiter: h.waiter, Owner: h.holder.Owner, Identity: h.holder.Identity})
+	}
+	for _, e := range s.queue {
+		line = append(line, tokenstore.Place{Waiter: e.waiter, Owner: e.claim.Owner, Identity: e.claim.Identity})
+	}
+	return line, nil
 }
 
 // token is what a look at the record finds.

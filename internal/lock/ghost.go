@@ -93,9 +93,10 @@ func (l *lately) take(now time.Time) []heldLately {
 }
 
 // Moved says that the store is another one now, which may lack what was written last: waiters take their place in line again, and holds
-// that were given back are given back anew. It does not wait.
+// and places that were given back are given back anew. It does not wait.
 func (m *Manager) Moved() {
 	m.requeueAll()
+	m.clearPlaces()
 	if o := m.spans.outside; o != nil {
 		if home, is := o.Locker.(*Home); is {
 			home.moved()
@@ -114,25 +115,32 @@ func (m *Manager) Moved() {
 // hunt releases what of these sessions is held by owners of this proxy that have given it back.
 func (m *Manager) hunt(ctx context.Context, store Inspector, newest uint64, all []heldLately) {
 	held := m.heldNow()
-	sessions := make(chan heldLately)
-	var hunters sync.WaitGroup
-	for range min(ghostHunters, len(all)) {
-		hunters.Go(func() {
-			for h := range sessions {
-				for {
-					err := m.lay(ctx, store, newest, h, held[recordKeyOf(h.record)])
-					if err == nil || time.Now().After(h.until) || !rest(ctx, ghostRetry) {
-						break
-					}
-				}
+	inParallel(ghostHunters, all, func(h heldLately) {
+		for {
+			err := m.lay(ctx, store, newest, h, held[recordKeyOf(h.record)])
+			if err == nil || time.Now().After(h.until) || !rest(ctx, ghostRetry) {
+				return
+			}
+		}
+	})
+}
+
+// inParallel does something with each of them, with so many at a time.
+func inParallel[T any](most int, all []T, do func(T)) {
+	each := make(chan T)
+	var work sync.WaitGroup
+	for range min(most, len(all)) {
+		work.Go(func() {
+			for one := range each {
+				do(one)
 			}
 		})
 	}
-	for _, h := range all {
-		sessions <- h
+	for _, one := range all {
+		each <- one
 	}
-	close(sessions)
-	hunters.Wait()
+	close(each)
+	work.Wait()
 }
 
 // lay ends a session's ghost, if it has one.

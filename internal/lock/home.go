@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -252,22 +254,45 @@ func (h *Home) released(hold *homeHold) {
 // moved gives back anew what may stand again, without waiting for that.
 func (h *Home) moved() {
 	h.m.requeueAll()
+	h.m.clearPlaces()
 	h.mu.Lock()
 	late := h.late
 	h.late = map[*homeHold]struct{}{}
 	h.mu.Unlock()
+	now, by := time.Now(), map[recordKey][]*homeHold{}
+	for hold := range late {
+		if now.Before(hold.Until()) {
+			key := recordKeyOf(hold.sequence.Record)
+			by[key] = append(by[key], hold)
+		}
+	}
 	h.m.detach(func(ctx context.Context) {
-		for hold := range late {
-			for time.Now().Before(hold.Until()) {
-				call, cancel := context.WithTimeout(ctx, callTimeout)
-				err := hold.Release(call)
-				cancel()
-				if err == nil || !rest(ctx, ghostRetry) {
-					break
-				}
+		inParallel(ghostHunters, slices.Collect(maps.Values(by)), func(released []*homeHold) { h.lay(ctx, released) })
+	})
+}
+
+// lay looks at a session of which these holds were given back, and gives back the one that stands again, if any does.
+func (h *Home) lay(ctx context.Context, released []*homeHold) {
+	again := func() error {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		now, err := h.m.grantStore().Inspect(ctx, released[0].sequence.Record, 0)
+		if err != nil {
+			return err
+		}
+		for _, hold := range released {
+			if hold.grant == now.Token.Grant {
+				return hold.Release(ctx)
 			}
 		}
-	})
+		return nil
+	}
+	for again() != nil && rest(ctx, ghostRetry) {
+		released = slices.DeleteFunc(released, func(hold *homeHold) bool { return !time.Now().Before(hold.Until()) })
+		if len(released) == 0 {
+			return
+		}
+	}
 }
 
 func (h *homeHold) isOver() bool {

@@ -33,6 +33,7 @@ type Manager struct {
 	once       sync.Once
 
 	waits   waits
+	places  places
 	learner learner
 	sink    event.Sink // nil: nobody listens
 	events  sync.Pool  // of those that it is shown

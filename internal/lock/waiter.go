@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,6 +39,8 @@ type Waiter struct {
 	granted  uint64     // by a question
 	search   *search    // for circles: the wait's, or the last one's; nil before the first
 	unsure   bool       // a question got no answer: it may have been granted all the same
+
+	stood []stood // where it may have got a place, under its present name
 }
 
 // waits are the proxy's waiters.
@@ -61,15 +64,22 @@ func (w *waits) init() {
 
 // Waiter returns a new waiter; the caller closes it.
 func (m *Manager) Waiter() *Waiter {
-	id := m.id + "." + strconv.FormatUint(m.ids.Add(1), 10)
-	w := &Waiter{id: id, parks: tokenstore.Parks(id), asks: id, m: m, C: make(chan uint64, 1)}
-	m.waits.mu.Lock()
-	m.waits.byID[w.id] = w
-	m.waits.mu.Unlock()
+	w := &Waiter{m: m, C: make(chan uint64, 1)}
+	w.name()
 	return w
 }
 
-// ID is the waiter's name in the store's queues.
+// name gives the waiter a name that none has had.
+func (w *Waiter) name() {
+	m := w.m
+	w.id = m.id + "." + strconv.FormatUint(m.ids.Add(1), 10)
+	w.parks, w.asks = tokenstore.Parks(w.id), w.id
+	m.waits.mu.Lock()
+	defer m.waits.mu.Unlock()
+	m.waits.byID[w.id] = w
+}
+
+// ID is the waiter's name in the store's queues, until Rest.
 func (w *Waiter) ID() string { return w.asks }
 
 // AtStore says, before the store is asked, where the waiter will wait: at the store, by a command
@@ -84,11 +94,7 @@ func (w *Waiter) AtStore(yes bool) {
 func (w *Waiter) Unsure() bool { return w.unsure }
 
 // Close ends the waiter.
-func (w *Waiter) Close() {
-	w.m.waits.mu.Lock()
-	delete(w.m.waits.byID, w.id)
-	w.m.waits.mu.Unlock()
-}
+func (w *Waiter) Close() { w.retire() }
 
 // Clear drops a wake-up left from an earlier wait.
 func (w *Waiter) Clear() {
@@ -103,6 +109,7 @@ func (w *Waiter) Clear() {
 func (w *Waiter) Park(s *Sequence, expected tokenstore.Basis, left time.Duration) {
 	m := w.m
 	w.sequence, w.expected, w.granted, w.unsure = s, expected, 0, false
+	w.Stood(s)
 	w.untangle(s)
 	s.lineUp(true)
 	m.waits.mu.Lock()
@@ -215,33 +222,38 @@ func (m *Manager) Woken(waiter string, grant uint64) {
 	switch {
 	case w != nil:
 		w.wake(grant)
+	case m.names(waiter):
+		m.handOn(waiter)
 	case (m.outside != nil || m.spans.outside != nil) && m.owns(waiter):
 		m.told(waiter, grant)
 	}
 }
 
 // Subscribed implements tokenstore.Listener: waiters that the store may have dropped while the
-// subscription was down take their place again.
+// subscription was down take their place again, and it may have started again without what was written last.
 func (m *Manager) Subscribed() {
 	m.once.Do(func() { close(m.subscribed) })
 	m.requeueAll()
+	m.clearPlaces()
 }
 
 // requeueAll has all waiters take their place in line again: a store that has become another one may not know them.
 func (m *Manager) requeueAll() {
 	m.waits.mu.Lock()
-	var parked []*Waiter
+	var lines [][]*Waiter
 	for _, l := range m.waits.lines {
-		parked = append(parked, l.waiters...)
+		lines = append(lines, slices.Clone(l.waiters))
 	}
 	m.waits.mu.Unlock()
-	if len(parked) == 0 {
+	if len(lines) == 0 {
 		return
 	}
 	m.Detach(func(ctx context.Context) {
-		for _, w := range parked {
-			m.requeue(ctx, w)
-		}
+		inParallel(sweepers, lines, func(line []*Waiter) {
+			for _, w := range line { // in their order
+				m.requeue(ctx, w)
+			}
+		})
 	})
 }
 

@@ -96,6 +96,7 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		p.parts[i].sequence.Serves(b.verb, c.traces.at())
 	}
 	err := run(p, b, start)
+	c.waiter.Rest()
 	c.reading = nil
 	c.readBy(p.reached)
 	switch {

@@ -175,6 +175,7 @@ func (c *client) unqueue(ctx context.Context, s *lock.Sequence, grant uint64) {
 	if s.Elsewhere() {
 		return // the line is elsewhere
 	}
+	c.waiter.Stood(s)
 	ctx, cancel := context.WithTimeout(ctx, giveBack)
 	defer cancel()
 	if err := c.srv.store.Leave(ctx, s.Record, s.Claim, c.waiter.ID()); err != nil {
