@@ -91,7 +91,7 @@ func (s *session) against(own *turn, now time.Time) []turn {
 		}
 	}
 	slices.SortFunc(found, func(a, b turn) int { return a.begin().Compare(b.begin()) })
-	found = found[max(len(found)-against, 0):]
+	found = slices.Clone(found[max(len(found)-against, 0):]) // a story lasts, and found may have room for many
 	for i := range found {
 		found[i].session = nil
 	}

@@ -214,6 +214,27 @@ func TestManyWaitsInVainDoNotPushOutAStaleWrite(t *testing.T) {
 	}
 }
 
+// A session that many want has more turns than a story tells of: what it does not tell it must not keep either.
+func TestAStoryKeepsNoMoreTurnsThanItTells(t *testing.T) {
+	s := newStage(t)
+	stale := agent("stale", 1, "42")
+	s.granted(stale, 1, 0)
+	s.reads(stale, 1)
+	for i := range 20 {
+		e := agent("w", uint64(2+i), "42")
+		s.granted(e, uint64(2+i), 0)
+		s.reads(e, uint64(2+i))
+	}
+	s.refused(stale, "FENCED", "superseded", 21, event.Party{})
+	others := s.refusals.other.all[0].others
+	if len(others) != against {
+		t.Fatalf("the story has %d turns, want %d", len(others), against)
+	}
+	if cap(others) > against+against/2 { // allocations come in certain sizes
+		t.Errorf("the story keeps %d turns for the %d that it tells", cap(others), len(others))
+	}
+}
+
 func TestHoldsAreSortedFilteredAndPaged(t *testing.T) {
 	s := newStage(t)
 	const n = 10_000
