@@ -23,7 +23,7 @@ PARALLEL            ?= 3
 # which seed; empty makes up a new one.
 FUZZTIME            ?= 10s
 # How long soak keeps the proxy busy.
-DURATION            ?= 10m
+DURATION            ?= 1h
 COMMANDS            ?= 1000000
 CUTS                ?= 20000
 SEED                ?=
@@ -127,8 +127,8 @@ chart: ## Lint and render the Helm chart, compare with the golden files, make ty
 		$(GO) test -tags chart -count=1 -timeout $(TIMEOUT) ./integration/chart $(if $(UPDATE),-update)
 
 .PHONY: soak
-soak: deps ## Load the proxy for DURATION (10m) and see whether heap and goroutines stay flat
-	$(GO) test -tags integration -count=1 -timeout 0 -v ./integration/soak -duration $(DURATION)
+soak: deps ## Load the proxy for DURATION (1h) under seeded faults, and see whether memory, goroutines, descriptors and fence records stay flat
+	$(GO) test -tags integration -count=1 -timeout 0 -v ./integration/soak -duration $(DURATION) -seed $(or $(SEED),0)
 
 # Redis's own test suite; see the head of the script for what MODES there are.
 .PHONY: conformance

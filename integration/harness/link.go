@@ -34,6 +34,7 @@ func (l *link) source() string {
 
 // run is the link's goroutine.
 func (l *link) run() {
+	defer l.relay.leave(l)
 	defer l.close()
 	server, err := dial(l.relay.target)
 	if err != nil || !l.attach(server) {

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,6 +24,7 @@ type Relay struct {
 	tb     testing.TB
 	target string
 	keep   bool         // capture bytes
+	brief  bool         // forget connections that have ended
 	half   atomic.Int64 // delay of one direction, as a Duration
 	rate   atomic.Int64 // bytes a second that one direction of a connection lets through; 0: any number
 
@@ -30,7 +32,7 @@ type Relay struct {
 
 	mu       sync.Mutex
 	listener net.Listener    // nil while cut
-	links    []*link         // all there ever were
+	links    []*link         // all there ever were, or all that are open
 	barred   map[string]bool // sources
 	hole     chan struct{}   // nil, or closed when the black hole ends
 	limit    *byteLimit      // nil when there is none
@@ -48,6 +50,11 @@ func WithDelay(d time.Duration) RelayOption {
 // WithCapture keeps all bytes for [Relay.Connections].
 func WithCapture() RelayOption {
 	return func(r *Relay) { r.keep = true }
+}
+
+// WithoutPast forgets each connection when it has ended: for a relay that sees more of them than memory should keep.
+func WithoutPast() RelayOption {
+	return func(r *Relay) { r.brief = true }
 }
 
 // Direction is a direction of a Relay's traffic.
@@ -228,7 +235,7 @@ func (r *Relay) RoundTrips() int {
 	return sum
 }
 
-// Connections are all connections in the order of their opening.
+// Connections are all connections in the order of their opening, or with [WithoutPast] those that have not ended.
 func (r *Relay) Connections() []Connection {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,6 +277,16 @@ func (r *Relay) enter(l *link, listener net.Listener) (entered, open bool) {
 	r.links = append(r.links, l)
 	r.tasks.Go(l.run)
 	return true, true
+}
+
+// leave is a link's end.
+func (r *Relay) leave(l *link) {
+	if !r.brief {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.links = slices.DeleteFunc(r.links, func(one *link) bool { return one == l })
 }
 
 // open waits while the relay is a black hole. False means that the link ended.

@@ -249,3 +249,20 @@ func TestAResetIsHeardAtBothEnds(t *testing.T) {
 		t.Errorf("a new connection hears %q", got)
 	}
 }
+
+func TestARelayWithoutPastForgetsWhoHasGone(t *testing.T) {
+	server := harness.StartRedis(t)
+	relay := harness.StartRelay(t, server.Addr, harness.WithoutPast())
+	stays := harness.Dial(t, relay.Addr)
+	stays.Do("PING")
+	for range 3 {
+		goes := harness.Dial(t, relay.Addr)
+		goes.Do("PING")
+		_ = goes.Close()
+	}
+	harness.Eventually(t, 0, func() bool { return len(relay.Connections()) == 1 }, "only the open connection is known")
+	stays.Do("PING")
+	relay.Reset()
+	stays.ExpectClosed()
+	harness.Eventually(t, 0, func() bool { return len(relay.Connections()) == 0 }, "none is known")
+}

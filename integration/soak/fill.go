@@ -6,21 +6,33 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"testing"
 
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
-// remembered is more than the sequences that a proxy keeps for its status page: 16,384 that are over, apart by their sessions.
-const remembered = 20480
+// These are more than a proxy keeps for its status page.
+const (
+	remembered = 20480 // sequences: 16,384 that are over, apart by their sessions
+	hot        = 2500  // sessions that were waited for or refused: 2,048
+	stories    = 400   // refusals of a kind: 256, or 128 of those who have waited in vain
+)
 
-// fill has a proxy remember all that it will ever remember, before its memory is looked at.
-func fill(t *testing.T, addr string) {
-	t.Helper()
-	const clients, atOnce = 8, 16
+// fill has the subject remember all that it will ever remember, before its memory is looked at.
+func (s *street) fill() {
+	s.Helper()
+	s.fillTurns()
+	s.fillStories()
+	for _, rules := range append(variants[1:], variants[0]) { // each has series of its own
+		s.subject.revise(rules)
+	}
+}
+
+func (s *street) fillTurns() {
+	s.Helper()
+	const clients, atOnce = 32, 16
 	var all sync.WaitGroup
 	for client := range clients {
-		c := harness.Dial(t, addr)
+		c := harness.Dial(s, s.home.addr)
 		all.Go(func() {
 			defer c.Close()
 			for n := 0; n < remembered/clients; n += atOnce {
@@ -32,7 +44,7 @@ func fill(t *testing.T, addr string) {
 				c.Send(requests.String())
 				for range 2 * atOnce {
 					if _, err := c.Read(); err != nil {
-						t.Error(err)
+						s.Error(err)
 						return
 					}
 				}
@@ -40,4 +52,34 @@ func fill(t *testing.T, addr string) {
 		})
 	}
 	all.Wait()
+}
+
+// fillStories has many sessions refused, and then one that so many have held that a story of it is as long as any.
+func (s *street) fillStories() {
+	s.Helper()
+	holder, other := harness.Dial(s, s.home.addr), harness.Dial(s, s.home.addr)
+	defer holder.Close()
+	defer other.Close()
+	do := func(c *harness.RawConn, want string, n int, command func(i int) string) {
+		var requests strings.Builder
+		for i := range n {
+			requests.WriteString(command(i))
+		}
+		c.Send(requests.String())
+		for range n {
+			if reply := c.ReadReply(); !strings.HasPrefix(string(reply), want) {
+				s.Fatalf("got %q, want %s", reply, want)
+			}
+		}
+	}
+	const key = "ctx:fill:story"
+	stale := func(i int) string { return harness.Encode("FENCE.DO", "1", "SET", fmt.Sprint("ctx:fill:hot:", i), "v") }
+	do(holder, "+OK", 10, func(int) string { return harness.Encode("SET", key, "v", "PX", "20000") })
+	do(holder, "-FENCED", hot, stale)
+	do(holder, "-FENCED", stories, func(int) string { return harness.Encode("FENCE.DO", "1", "SET", key, "v") })
+	do(holder, ":", 1, func(int) string { return harness.Encode("FENCE.ACQUIRE", key, "TTL", "1000") })
+	do(other, "-LOCKED", stories, func(int) string { return harness.Encode("FENCE.ACQUIRE", key, "WAIT", "0") })
+	if kept := s.subject.total("refusals"); kept != 128+256 {
+		s.Fatalf("the subject keeps %d refusals", kept)
+	}
 }

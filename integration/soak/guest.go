@@ -7,15 +7,19 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
-// house is what all guests share.
+// house is what all guests of a proxy share.
 type house struct {
+	name     string
 	addr     string
+	trouble  *trouble
+	ledger   *ledger      // of all houses
 	leaving  atomic.Bool  // a spell ends: stop as soon as it suits
 	commands atomic.Int64 // that were answered
 	sessions atomic.Int64 // that were new
@@ -66,16 +70,44 @@ func (g *guest) write(text string) error {
 // the session.
 func (g *guest) hear(n int) error {
 	for range n {
-		raw, err := g.Read()
-		if err != nil {
-			return fmt.Errorf("read a reply: %w", err)
+		if _, err := g.reply(); err != nil {
+			return err
 		}
-		if raw[0] == '-' && !strings.HasPrefix(string(raw), "-LOCKED ") && !strings.HasPrefix(string(raw), "-FENCED ") {
-			return fmt.Errorf("unexpected %.200q", raw)
-		}
-		g.house.commands.Add(1)
 	}
 	return nil
+}
+
+// reply reads one. It is returned beside a [refusal], too.
+func (g *guest) reply() ([]byte, error) {
+	raw, err := g.Read()
+	if err != nil {
+		return nil, fmt.Errorf("read a reply: %w", err)
+	}
+	g.house.commands.Add(1)
+	if raw[0] == '-' && !isTaken(raw) {
+		return raw, refusal(raw)
+	}
+	return raw, nil
+}
+
+// isTaken reports whether a reply says that somebody else has the session.
+func isTaken(raw []byte) bool {
+	return strings.HasPrefix(string(raw), "-LOCKED ") || strings.HasPrefix(string(raw), "-FENCED ")
+}
+
+// ask says one command and returns its reply.
+func (g *guest) ask(command ...string) ([]byte, error) {
+	if err := g.send(command); err != nil {
+		return nil, err
+	}
+	return g.reply()
+}
+
+// update says a command that adds one to a key, and enters into the ledger what is heard of it.
+func (g *guest) update(key string, command ...string) (reply []byte, err error) {
+	reply, err = g.ask(command...)
+	g.house.ledger.enter(key, fateOf(reply))
+	return reply, err
 }
 
 // talk sends commands at once and reads their replies. A pipeline must fit into what
@@ -144,7 +176,22 @@ func (g *guest) plain() string { return fmt.Sprint("plain:", g.IntN(1000)) }
 func (g *guest) wanted() string { return fmt.Sprint("ctx:wanted:", g.IntN(6)) }
 
 // fresh is a guarded key whose session nobody has used yet.
-func (g *guest) fresh() string { return fmt.Sprint("ctx:fresh:", g.house.sessions.Add(1)) }
+func (g *guest) fresh() string {
+	return fmt.Sprintf("ctx:fresh:%s:%d", g.house.name, g.house.sessions.Add(1))
+}
+
+// counted is a guarded key that is only counted up.
+func (g *guest) counted() string { return fmt.Sprint("ctx:count:", g.IntN(6)) }
+
+// number is an integer reply's, or a bulk string's; 0 for a null.
+func number(raw []byte) int {
+	text := strings.TrimSuffix(string(raw), "\r\n")
+	if raw[0] == '$' {
+		_, text, _ = strings.Cut(text, "\r\n")
+	}
+	n, _ := strconv.Atoi(strings.TrimPrefix(text, ":"))
+	return n
+}
 
 // value is mostly small.
 func (g *guest) value() string {

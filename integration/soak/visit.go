@@ -3,9 +3,12 @@
 package soak
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
@@ -16,7 +19,7 @@ type visit struct {
 	do   func(g *guest) error
 }
 
-var visits = []visit{
+var visits = append([]visit{
 	{"one by one", oneByOne},
 	{"pipeline", pipeline},
 	{"transaction", transaction},
@@ -26,19 +29,39 @@ var visits = []visit{
 	{"handshake", handshake},
 	{"tracking", tracking},
 	{"script", script},
-	{"guarded", guarded},
-	{"new sessions", newSessions},
-	{"atomic updates", atomicUpdates},
-	{"leaves holding", leavesHolding},
-	{"leaves waiting", leavesWaiting},
 	{"leaves blocked", leavesBlocked},
 	{"leaves in a request", leavesInRequest},
 	{"leaves unread", leavesUnread},
 	{"talks nonsense", nonsense},
+}, guardedVisits...)
+
+// guardedVisits are those that meet guests of other houses.
+var guardedVisits = []visit{
+	{"guarded", guarded},
+	{"new sessions", newSessions},
+	{"atomic updates", atomicUpdates},
+	{"turns", turns},
+	{"grants", grants},
+	{"once", once},
+	{"leaves holding", leavesHolding},
+	{"leaves waiting", leavesWaiting},
 }
 
-// perform is a whole visit.
+// perform is a whole visit. It is no error to be told of a fault.
 func (v *visit) perform(h *house, r *rand.Rand) error {
+	came := h.trouble.now()
+	err := v.pay(h, r)
+	switch {
+	case err == nil:
+		return nil
+	case h.trouble.explains(err, came):
+		time.Sleep(10 * time.Millisecond) // as a client does before it tries again
+		return nil
+	}
+	return fmt.Errorf("%s, %s: %w", h.name, v.name, err)
+}
+
+func (v *visit) pay(h *house, r *rand.Rand) error {
 	g, err := h.welcome(r)
 	if err != nil {
 		return err
@@ -50,10 +73,7 @@ func (v *visit) perform(h *house, r *rand.Rand) error {
 		}
 		_ = one.Close()
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", v.name, err)
-	}
-	return nil
+	return err
 }
 
 func oneByOne(g *guest) error {
@@ -197,7 +217,77 @@ func newSessions(g *guest) error {
 
 func atomicUpdates(g *guest) error {
 	return g.stay(1+g.IntN(100), func() error {
-		return g.talk([]string{"INCR", fmt.Sprint("ctx:count:", g.IntN(6))})
+		key := g.counted()
+		_, err := g.update(key, "INCR", key)
+		return err
+	})
+}
+
+// turns add one to what they have read, which goes wrong if somebody else does so between.
+func turns(g *guest) error {
+	return g.stay(1+g.IntN(50), func() error {
+		key := fmt.Sprint("ctx:turn:", g.IntN(6))
+		raw, err := g.ask("GET", key)
+		if err != nil || isTaken(raw) {
+			return err
+		}
+		more := []string{"SET", key, strconv.Itoa(number(raw) + 1)}
+		if g.IntN(4) == 0 {
+			if err := g.talk([]string{"MULTI"}, more); err != nil {
+				return err
+			}
+			more = []string{"EXEC"}
+		}
+		_, err = g.update(key, more...)
+		return err
+	})
+}
+
+// grants are acquired, handed on, and given back or left to their end.
+func grants(g *guest) error {
+	friend, err := g.bring()
+	if err != nil {
+		return err
+	}
+	return g.stay(1+g.IntN(20), func() error {
+		key := g.counted()
+		raw, err := g.ask("FENCE.ACQUIRE", key, "TTL", "1000", "WAIT", "300")
+		if err != nil || isTaken(raw) {
+			return err
+		}
+		grant := strconv.Itoa(number(raw))
+		if _, err := friend.update(key, "FENCE.DO", grant, "INCR", key); err != nil {
+			return err
+		}
+		if err := friend.talk([]string{"FENCE.RENEW", key, grant, "TTL", "500"}); err != nil || g.IntN(10) == 0 {
+			return err
+		}
+		return g.talk([]string{"FENCE.RELEASE", key, grant})
+	})
+}
+
+// once says some updates again, which are applied only the first time.
+func once(g *guest) error {
+	friend, err := g.bring()
+	if err != nil {
+		return err
+	}
+	return g.stay(1+g.IntN(20), func() error {
+		key, said := g.counted(), time.Now()
+		command := []string{"FENCE.ONCE", fmt.Sprintf("%s-%d", g.house.name, g.house.sessions.Add(1)), "2000", "INCR", key}
+		reply, err := g.update(key, command...)
+		if err != nil || isTaken(reply) || g.IntN(3) > 0 {
+			return err
+		}
+		again, err := friend.ask(command...)
+		if time.Since(said) > 2*time.Second { // it may have been forgotten
+			g.house.ledger.enter(key, unknown)
+			return err
+		}
+		if err == nil && !bytes.Equal(again, reply) {
+			return fmt.Errorf("an update that was answered %q is answered %q when it is said again", reply, again)
+		}
+		return err
 	})
 }
 
