@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
 const (
@@ -16,18 +18,22 @@ const (
 	aheadMost = 1 << 20
 )
 
-// inputs are the large buffers that are not in use.
-var inputs = sync.Pool{New: func() any { return new([inputLarge]byte) }}
+// Buffers that are not in use.
+var (
+	smallInputs = sync.Pool{New: func() any { return new([inputSize]byte) }}
+	largeInputs = sync.Pool{New: func() any { return new([inputLarge]byte) }}
+)
 
-// input is a client's input buffer: buf[start:end] was read and not yet consumed.
+// input is a client's input buffer: buf[start:end] was read and not yet consumed. While there is nothing, and nothing comes, there is no
+// buffer: most of the clients are idle at any time.
 type input struct {
 	buf        []byte
 	start, end int
 	taken      int64  // consumed so far
 	marks      []mark // when what is there had come, as far as that is known
 
-	small []byte            // of inputSize
-	large *[inputLarge]byte // nil unless buf is it
+	small *[inputSize]byte  // nil unless buf is it
+	large *[inputLarge]byte // likewise
 	much  bool              // the last read was of more than fits the small one, or filled its room
 }
 
@@ -101,26 +107,55 @@ func (in *input) join(requests, last []byte) []byte {
 	return append(requests, last...)
 }
 
+// receiver is a connection that asks for a buffer when there is something to read, and says when there is nothing.
+type receiver interface {
+	Receive(to socket.Taker) error
+}
+
 // fill reads more, with no request in progress. missing is how much a request still needs, if
 // that is known.
 func (in *input) fill(r io.Reader, missing int) error {
-	if in.start == in.end {
-		in.start, in.end = 0, 0
-		if len(in.buf) > inputLarge || in.large != nil && !in.much {
-			in.shrink()
-		}
-	}
 	switch {
-	case in.much && len(in.buf) < inputLarge:
-		in.enlarge()
+	case in.start == in.end:
+		in.start, in.end = 0, 0
+		if in.small == nil && (in.large == nil && len(in.buf) > inputLarge || !in.much) {
+			in.giveBack()
+		}
 	case in.start > 0:
 		in.end = copy(in.buf, in.bytes())
 		in.start = 0
 	}
-	if in.end == len(in.buf) {
+	if in.much && in.buf != nil && len(in.buf) < inputLarge {
+		in.enlarge()
+	}
+	if in.buf != nil && in.end == len(in.buf) {
 		in.grow(max(missing, len(in.buf), inputSize))
 	}
+	if from, ok := r.(receiver); ok {
+		return from.Receive(in)
+	}
 	return in.read(r)
+}
+
+// Room implements socket.Taker.
+func (in *input) Room() []byte {
+	if in.buf == nil {
+		in.borrow()
+	}
+	return in.buf[in.end:]
+}
+
+// Take implements socket.Taker: one read is enough.
+func (in *input) Take(data []byte) (more bool, err error) {
+	in.took(len(data))
+	return false, nil
+}
+
+// Rest implements socket.Taker.
+func (in *input) Rest() {
+	if in.start == in.end {
+		in.giveBack()
+	}
 }
 
 // ahead reads more while a request is in progress: what was handed out stays untouched. It
@@ -129,7 +164,7 @@ func (in *input) ahead(r io.Reader) (bool, error) {
 	if in.end-in.start >= aheadMost {
 		return false, nil
 	}
-	if in.end == len(in.buf) {
+	if in.buf != nil && in.end == len(in.buf) {
 		in.grow(max(len(in.buf), inputSize))
 	}
 	if err := in.read(r); err != nil {
@@ -140,43 +175,57 @@ func (in *input) ahead(r io.Reader) (bool, error) {
 }
 
 func (in *input) read(r io.Reader) error {
-	room := in.buf[in.end:]
-	n, err := r.Read(room)
-	in.end += n
-	in.much = n > inputSize || n == len(room)
+	n, err := r.Read(in.Room())
+	in.took(n)
 	return err
 }
 
-// grow makes room for n more bytes, in a new array.
+func (in *input) took(n int) {
+	in.much = n > inputSize || n == len(in.buf)-in.end
+	in.end += n
+}
+
+// grow makes room for n more bytes, in a new array. The old one may have been handed out.
 func (in *input) grow(n int) {
 	buf := make([]byte, in.end-in.start+n)
 	in.end = copy(buf, in.bytes())
 	in.start = 0
-	in.buf, in.large = buf, nil
+	in.buf, in.small, in.large = buf, nil, nil
+}
+
+// borrow takes a buffer, where there is none.
+func (in *input) borrow() {
+	if in.much {
+		in.large = largeInputs.Get().(*[inputLarge]byte)
+		in.buf = in.large[:]
+	} else {
+		in.small = smallInputs.Get().(*[inputSize]byte)
+		in.buf = in.small[:]
+	}
 }
 
 // enlarge goes on in a large buffer.
 func (in *input) enlarge() {
-	large := inputs.Get().(*[inputLarge]byte)
-	in.end = copy(large[:], in.bytes())
-	in.start = 0
-	if len(in.buf) == inputSize {
-		in.small = in.buf
-	}
-	in.buf, in.large = large[:], large
+	large := largeInputs.Get().(*[inputLarge]byte)
+	end := copy(large[:], in.bytes())
+	in.giveBack()
+	in.buf, in.large, in.end = large[:], large, end
 }
 
-// shrink goes on in a small buffer, when there is nothing in the one at hand.
-func (in *input) shrink() {
+// giveBack gives the buffer up, and what is in it.
+func (in *input) giveBack() {
+	if in.small != nil {
+		smallInputs.Put(in.small)
+	}
 	if in.large != nil {
-		inputs.Put(in.large)
+		largeInputs.Put(in.large)
 	}
-	in.buf, in.large = in.small, nil
+	in.buf, in.small, in.large = nil, nil, nil
+	in.start, in.end = 0, 0
 }
 
-// close gives the buffer up.
+// close gives the buffer up, but to nobody else: something may still be under way from it.
 func (in *input) close() {
-	if in.large != nil {
-		in.shrink()
-	}
+	in.buf, in.small, in.large = nil, nil, nil
+	in.start, in.end = 0, 0
 }

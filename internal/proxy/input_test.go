@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/fence-proxy/fence-proxy/internal/resp"
+	"github.com/fence-proxy/fence-proxy/internal/socket"
 )
 
 func TestInputIsReadAndConsumed(t *testing.T) {
@@ -195,5 +196,61 @@ func TestTheBufferIsAsLargeAsWhatCameLast(t *testing.T) {
 	}
 	if in.close(); in.large != nil {
 		t.Error("the large buffer is kept")
+	}
+}
+
+// visits is a connection on which something comes now and then: it tells before each wait what the client keeps meanwhile.
+type visits struct {
+	arrives []string
+	waiting func()
+}
+
+func (v *visits) Read([]byte) (int, error) { return 0, errors.New("read without asking for room") }
+
+func (v *visits) Receive(to socket.Taker) error {
+	to.Room() // for a read that finds nothing
+	to.Rest()
+	v.waiting()
+	if len(v.arrives) == 0 {
+		return io.EOF
+	}
+	n := copy(to.Room(), v.arrives[0])
+	v.arrives[0] = v.arrives[0][n:]
+	if len(v.arrives[0]) == 0 {
+		v.arrives = v.arrives[1:]
+	}
+	_, err := to.Take(to.Room()[:n])
+	to.Rest()
+	return err
+}
+
+func TestAnIdleClientHasNoBuffer(t *testing.T) {
+	var in input
+	large := strings.Repeat("x", 3*inputSize)
+	waits := 0
+	from := &visits{arrives: []string{"abc", "d", large, "e"}}
+	from.waiting = func() {
+		if waits++; len(in.bytes()) == 0 && in.buf != nil {
+			t.Errorf("wait %d: a buffer of %d bytes, and nothing in it", waits, len(in.buf))
+		}
+	}
+	got := ""
+	for len(from.arrives) > 0 {
+		if err := in.fill(from, 0); err != nil {
+			t.Fatal(err)
+		}
+		if keep := got == "" && len(in.bytes()) == 3; keep { // a part of a request waits with its bytes
+			if err := in.fill(from, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got += string(in.bytes())
+		in.consume(len(in.bytes()))
+	}
+	if got != "abcd"+large+"e" {
+		t.Errorf("%d bytes have come, %.10q…", len(got), got)
+	}
+	if err := in.fill(from, 0); !errors.Is(err, io.EOF) || in.buf != nil {
+		t.Errorf("at the end: %v, a buffer of %d bytes", err, len(in.buf))
 	}
 }
