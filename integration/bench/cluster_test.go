@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
@@ -34,28 +35,48 @@ type side struct {
 // BenchmarkCluster compares a proxy before a cluster of three with one before one node, in turns. "count" is work for Redis:
 // BITCOUNT of 256 KiB. "get" is none: what it costs is the way.
 func BenchmarkCluster(b *testing.B) {
-	for name, command := range map[string]func(ctx context.Context, r *redis.Client, key string) error{
-		"count": func(ctx context.Context, r *redis.Client, key string) error { return r.BitCount(ctx, key, nil).Err() },
-		"get":   func(ctx context.Context, r *redis.Client, key string) error { return r.Get(ctx, key+":small").Err() },
+	results := &report.Table{Title: fmt.Sprintf("Unguarded commands, %d clients; CPU µs a command", clusterClients)}
+	results.Add("command", "before", "commands/s", "x one node", "proxy CPU", "all nodes' CPU")
+	for _, work := range []work{
+		{"BITCOUNT of 256 KiB", "count", func(ctx context.Context, r *redis.Client, key string) error { return r.BitCount(ctx, key, nil).Err() }},
+		{"GET of 256 bytes", "get", func(ctx context.Context, r *redis.Client, key string) error { return r.Get(ctx, key+":small").Err() }},
 	} {
-		b.Run(name, func(b *testing.B) {
+		b.Run(work.name, func(b *testing.B) {
 			one := newSide(b, harness.StartCluster(b, 1, 0), clusterClients)
 			three := newSide(b, harness.StartCluster(b, 3, 0), clusterClients)
 			single := harness.StartRedis(b)
 			plain := newSideOf(b, single.URL(), clusterClients, single)
-			for range b.N {
+			for b.Loop() {
 				for _, s := range []*side{plain, one, three} {
-					s.turn(b, command)
+					s.turn(b, work.do)
 				}
 			}
-			b.ReportMetric(three.rate.over(one.rate).median(), "x-three/one")
-			b.ReportMetric(one.rate.over(plain.rate).median(), "x-one/plain")
-			for name, s := range map[string]*side{"plain": plain, "one": one, "three": three} {
-				b.ReportMetric(s.rate.median(), name+"-cmds/s")
-				b.ReportMetric(s.redis.median(), name+"-redis-µs")
-				b.ReportMetric(s.cpu.median(), name+"-proxy-µs")
-			}
+			tellSides(b, results, work, one, []string{"one Redis", "a cluster of 1", "a cluster of 3"}, []*side{plain, one, three})
 		})
+	}
+	report.Publish(b, report.Section{
+		Name: "cluster", Heading: "Redis Cluster",
+		Says: "A proxy before a cluster of three next to one before a cluster of one node, and one before a Redis that is no cluster. BITCOUNT is work for Redis; what GET costs is the way. " +
+			"All share the machine's cores, so the nodes do not grow together here.",
+		Tables: []*report.Table{results},
+	})
+}
+
+// work is a command, or a few, that clients repeat.
+type work struct {
+	title string
+	name  string // of its benchmark
+	do    func(ctx context.Context, r *redis.Client, key string) error
+}
+
+// tellSides adds the rows of a work, whose rates are compared with a base's.
+func tellSides(b *testing.B, results *report.Table, work work, base *side, names []string, sides []*side) {
+	b.Helper()
+	b.ReportMetric(0, "ns/op")
+	for i, s := range sides {
+		x := s.rate.over(base.rate).median()
+		results.Add(work.title, names[i], s.rate.median(), x, s.cpu.median(), s.redis.median())
+		b.ReportMetric(x, strings.ReplaceAll(names[i], " ", "-")+"_x_one-node")
 	}
 }
 

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"io"
 	"slices"
 	"testing"
 )
@@ -53,35 +52,5 @@ func (c comparison) report(b *testing.B) {
 	}
 }
 
-// printComparisons prints what everybody did, and what fence-proxy did next to each of the others.
-func printComparisons(w io.Writer, comparisons []comparison) {
-	all := table{title: "Unguarded SET and GET by redis-benchmark; the mean of the two"}
-	all.add("bytes", "connections", "pipeline", "by", "SET x direct", "GET x direct", "x direct", "x twemproxy",
-		"p50 µs", "added µs", "proxy CPU", "Redis CPU", "both")
-	ours := table{title: "fence-proxy over"}
-	head := []any{"bytes", "connections", "pipeline"}
-	for _, other := range comparisons[0].runners[:len(comparisons[0].runners)-1] {
-		head = append(head, other.name)
-	}
-	ours.add(append(head, "CPU over twemproxy's")...)
-	for _, c := range comparisons {
-		direct, twemproxy := c.by(directName), c.by(twemproxyName)
-		for _, one := range c.runners {
-			var p50, added any
-			if c.lone() {
-				p50, added = one.p50(), one.slower(direct)
-			}
-			all.add(c.value, c.connections, c.pipeline, one.name,
-				one.got["SET"].rate.over(direct.got["SET"].rate).median(), one.got["GET"].rate.over(direct.got["GET"].rate).median(),
-				one.over(direct), one.over(twemproxy), p50, added, one.proxyCPU(), one.redisCPU(), one.proxyCPU()+one.redisCPU())
-		}
-		fence := c.by(fenceName)
-		row := []any{c.value, c.connections, c.pipeline}
-		for _, other := range c.runners[:len(c.runners)-1] {
-			row = append(row, fence.over(other))
-		}
-		ours.add(append(row, fence.cpuOver(twemproxy))...)
-	}
-	all.print(w)
-	ours.print(w)
-}
+// others are all runners but fence-proxy, which is the last.
+func (c comparison) others() []*runner { return c.runners[:len(c.runners)-1] }

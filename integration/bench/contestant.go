@@ -2,14 +2,10 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -17,155 +13,79 @@ const (
 	countDigits = 20
 )
 
+var filler = strings.Repeat("x", valueSize-countDigits)
+
 // contestant is a way with its clients, and what it has done so far.
 type contestant struct {
 	way
+	crowd
+
 	keys    []string // which the clients take turns among
-	clients []*client
+	proxy   int      // the proxy's process, 0 if there is none,
+	servers []int    // and those of Redis and of what else grants locks
 
-	rate   series // cycles per second
-	proxy  series // CPU µs per cycle
-	redis  series // likewise
-	took   []time.Duration
-	acked  int // cycles whose SET was acknowledged, the first ones included
-	gaveUp int
+	rate     series // cycles per second
+	proxyCPU series // µs per cycle
+	serveCPU series // likewise, of all servers
+	took     []time.Duration
+	cycles   []int // that were acknowledged, by client, of all turns
+	acked    int   // all of them, the first ones included
+	lost     int   // of the acknowledged ones
+	gaveUp   int
 }
 
-// client is one party to the contest: a connection with its guard. Its counts are those of the
-// present turn.
-type client struct {
-	redis *redis.Client
-	key   string
-	guard guard
-
-	total  int // cycles that were acknowledged, of all turns
-	gaveUp int
-	took   []time.Duration // one for each cycle that was acknowledged
-	inTime int             // cycles that ended before the turn did,
-	last   time.Time       // and when the last of them did
-	err    error
-}
-
-// newContestant connects n clients, which share some keys evenly, to addr and lets each do a cycle, so that connections,
-// scripts and the values are there.
-func newContestant(ctx context.Context, tb testing.TB, w way, addr string, n, keys int) *contestant {
+// newContestant has n clients, which share some keys evenly.
+func newContestant(tb testing.TB, w way, to place, n, keys int) *contestant {
 	tb.Helper()
-	c := &contestant{way: w}
+	c := &contestant{way: w, cycles: make([]int, n), acked: n}
 	for i := range keys {
-		c.keys = append(c.keys, fmt.Sprintf("bench:%s:%d", w.name, i))
+		c.keys = append(c.keys, fmt.Sprintf("bench:%s:%d", strings.ReplaceAll(w.name, " ", "-"), i))
 	}
-	for i := range n {
-		key := c.keys[i%keys]
-		r := redis.NewClient(&redis.Options{Addr: addr, PoolSize: 1})
-		tb.Cleanup(func() { _ = r.Close() })
-		one := &client{redis: r, key: key, guard: w.guard(r, key)}
-		if err := one.guard(ctx, one.cycle); err != nil {
-			tb.Fatalf("%s: the first cycle: %v", w.name, err)
-		}
-		c.acked++
-		c.clients = append(c.clients, one)
-	}
+	c.crowd = w.gather(tb, to, c.keys, n)
 	return c
 }
 
 // turn lets all clients work for a time, and until the cycles begun in it have ended.
-func (c *contestant) turn(ctx context.Context, length time.Duration, proxyPid, redisPid int) error {
-	proxyCPU, redisCPU := cpuTime(proxyPid), cpuTime(redisPid)
+func (c *contestant) turn(ctx context.Context, length time.Duration) error {
+	proxyCPU, serveCPU := cpuTime(c.proxy), cpuTime(c.servers...)
 	start := time.Now()
-	var working sync.WaitGroup
-	for _, one := range c.clients {
-		working.Go(func() { one.work(ctx, start.Add(length)) })
+	spells, err := c.work(ctx, length)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.name, err)
 	}
-	working.Wait()
-	done := time.Now()
-	proxyCPU, redisCPU = cpuTime(proxyPid)-proxyCPU, cpuTime(redisPid)-redisCPU
+	whole := time.Since(start)
+	proxyCPU, serveCPU = cpuTime(c.proxy)-proxyCPU, cpuTime(c.servers...)-serveCPU
 
-	acked, inTime, last := 0, 0, start
-	for _, one := range c.clients {
-		if one.err != nil {
-			return fmt.Errorf("%s: %w", c.name, one.err)
-		}
-		acked += len(one.took)
-		one.total += len(one.took)
-		inTime += one.inTime
-		if one.last.After(last) {
-			last = one.last
-		}
-		c.gaveUp += one.gaveUp
-		c.took = append(c.took, one.took...)
+	acked, inTime, last := 0, 0, time.Duration(0)
+	for i, s := range spells {
+		acked += len(s.took)
+		c.cycles[i] += len(s.took)
+		inTime += s.inTime
+		last = max(last, s.last)
+		c.gaveUp += s.gaveUp
+		c.took = append(c.took, s.took...)
 	}
 	c.acked += acked
 	if acked == 0 {
 		return fmt.Errorf("%s: no cycle was begun in %v and succeeded", c.name, length)
 	}
 	if inTime == 0 { // the machine is overloaded
-		inTime, last = acked, done
+		inTime, last = acked, whole
 	}
-	c.rate = append(c.rate, float64(inTime)/last.Sub(start).Seconds())
-	c.proxy = append(c.proxy, micros(proxyCPU, acked))
-	c.redis = append(c.redis, micros(redisCPU, acked))
+	c.rate = append(c.rate, float64(inTime)/last.Seconds())
+	c.proxyCPU = append(c.proxyCPU, micros(proxyCPU, acked))
+	c.serveCPU = append(c.serveCPU, micros(serveCPU, acked))
 	return nil
 }
 
 // fairness is how many cycles the client that did most has done for each of the one that did least; 0 with one client.
 func (c *contestant) fairness() float64 {
-	least, most := c.clients[0].total, c.clients[0].total
-	for _, one := range c.clients {
-		least, most = min(least, one.total), max(most, one.total)
+	least, most := c.cycles[0], c.cycles[0]
+	for _, n := range c.cycles {
+		least, most = min(least, n), max(most, n)
 	}
-	if len(c.clients) == 1 {
+	if len(c.cycles) == 1 {
 		return 0
 	}
 	return float64(most) / float64(max(least, 1))
-}
-
-// work does cycles until the end.
-func (c *client) work(ctx context.Context, end time.Time) {
-	c.gaveUp, c.inTime, c.took, c.err = 0, 0, c.took[:0], nil
-	for begun := time.Now(); begun.Before(end); {
-		err := c.guard(ctx, c.cycle)
-		now := time.Now()
-		switch {
-		case errors.Is(err, errGaveUp):
-			c.gaveUp++
-			continue // a later success has taken this long, too
-		case err != nil:
-			c.err = err
-			return
-		}
-		c.took = append(c.took, now.Sub(begun))
-		if !now.After(end) {
-			c.inTime++
-			c.last = now
-		}
-		begun = now
-	}
-}
-
-// cycle reads the value, counts one up and writes it.
-func (c *client) cycle(ctx context.Context) error {
-	n, err := count(ctx, c.redis, c.key)
-	if err != nil {
-		return err
-	}
-	text := fmt.Sprintf("%0*d", countDigits, n+1)
-	return c.redis.Set(ctx, c.key, text+filler, 0).Err()
-}
-
-var filler = strings.Repeat("x", valueSize-countDigits)
-
-// count reads the count in a value, 0 if there is none.
-func count(ctx context.Context, r *redis.Client, key string) (n int, err error) {
-	value, err := r.Get(ctx, key).Result()
-	if errors.Is(err, redis.Nil) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	if len(value) != valueSize {
-		return 0, fmt.Errorf("%s has %d bytes, want %d", key, len(value), valueSize)
-	}
-	_, err = fmt.Sscanf(value[:countDigits], "%d", &n)
-	return n, err
 }

@@ -7,10 +7,14 @@ import (
 	"time"
 )
 
-// cpuTime is the processor time that the threads of a process have used so far; 0 where the
-// system does not tell.
-func cpuTime(pid int) time.Duration {
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+// cpuTime is the processor time that the threads of processes have used so far; 0 where the
+// system does not tell. Process 0 is none.
+func cpuTime(pids ...int) time.Duration {
+	var threads []string
+	for _, pid := range pids {
+		of, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+		threads = append(threads, of...)
+	}
 	var sum time.Duration
 	for _, thread := range threads {
 		var nanoseconds int64

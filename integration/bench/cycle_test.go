@@ -1,14 +1,15 @@
 package bench
 
 import (
+	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
@@ -19,90 +20,94 @@ const (
 )
 
 func BenchmarkCycle(b *testing.B) {
-	results := table{title: "Read-modify-write cycles, GET and SET of 1 KiB"}
-	results.add("to Redis", "clients on keys", "by", "cycles/s", "x bare", "x redsync", "x redislock", "p99 ms", "longest ms", "max/min", "lost", "gave up", "proxy CPU", "Redis CPU")
+	var done []contest
 	for _, rtt := range []time.Duration{0, time.Millisecond} {
 		for _, crowd := range [][2]int{{1, 1}, {8, 1}, {32, 4}} {
 			b.Run(fmt.Sprintf("rtt=%v/clients=%d", rtt, crowd[0]), func(b *testing.B) {
-				contest(b, &results, rtt, crowd[0], crowd[1])
+				c := newContest(b, rtt, crowd[0], crowd[1])
+				c.run(b)
+				c.report(b)
+				done = append(done, c)
 			})
 		}
 	}
-	results.print(os.Stdout)
+	if len(done) > 0 {
+		report.Publish(b, cycled(done))
+	}
 }
 
-// contest compares all ways at one distance with one number of clients that share some keys.
-func contest(b *testing.B, results *table, rtt time.Duration, clients, keys int) {
+// newContest starts servers, and relays that make them farther away, with all contestants.
+func newContest(b *testing.B, rtt time.Duration, clients, keys int) contest {
 	b.Helper()
-	ctx := b.Context()
-	server := harness.StartRedis(b)
-	addr := server.Addr
+	server, etcd := harness.StartRedis(b), harness.StartEtcd(b, 1).Members[0]
+	straight := place{redis: server.Addr, etcd: etcd.Addr}
 	if rtt > 0 {
-		addr = harness.StartRelay(b, addr, harness.WithDelay(rtt)).Addr
+		straight.redis = harness.StartRelay(b, server.Addr, harness.WithDelay(rtt)).Addr
+		straight.etcd = harness.StartRelay(b, etcd.Addr, harness.WithDelay(rtt)).Addr
 	}
-	proxy := harness.StartProxy(b, harness.ProxyOptions{Upstream: "redis://" + addr, ConfigYAML: rules})
-
-	contestants := make([]*contestant, len(ways))
-	for i, w := range ways {
-		to := addr
+	proxy := harness.StartProxy(b, harness.ProxyOptions{Upstream: "redis://" + straight.redis, ConfigYAML: rules})
+	c := contest{rtt: rtt, clients: clients, keys: keys, server: server.Client(), distance: ping(b, straight.redis)}
+	for _, w := range ways {
+		to := straight
 		if w.proxied {
-			to = proxy.Addr
+			to.redis = proxy.Addr
 		}
-		contestants[i] = newContestant(ctx, b, w, to, clients, keys)
+		one := newContestant(b, w, to, clients, keys)
+		one.servers = []int{server.Pid()}
+		if w.proxied {
+			one.proxy = proxy.Pid()
+		}
+		if w.etcd {
+			one.servers = append(one.servers, etcd.Pid())
+		}
+		c.contestants = append(c.contestants, one)
 	}
-	distance := ping(b, addr)
+	return c
+}
+
+// run lets everybody have a turn in each round, there and back.
+func (c *contest) run(b *testing.B) {
+	b.Helper()
 	length := aloneTurn
-	if clients > 1 {
+	if c.clients > 1 {
 		length = contendedTurn
 	}
-	order := slices.Clone(contestants)
+	order := slices.Clone(c.contestants)
 	for b.Loop() {
-		for _, c := range order {
-			if err := c.turn(ctx, length, proxy.Pid(), server.Pid()); err != nil {
+		for _, one := range order {
+			if err := one.turn(b.Context(), length); err != nil {
 				b.Fatal(err)
 			}
 		}
 		slices.Reverse(order)
 	}
-
-	direct := server.Client()
-	bare, redsync, redislock := rateOf(contestants, bareName), rateOf(contestants, redsyncName), rateOf(contestants, redislockName)
-	for _, c := range contestants {
+	for _, one := range c.contestants {
 		n := 0
-		for _, key := range c.keys {
-			found, err := count(ctx, direct, key)
+		for _, key := range one.keys {
+			found, err := count(context.Background(), c.server, key)
 			if err != nil {
 				b.Fatal(err)
 			}
 			n += found
 		}
-		lost := c.acked - n
-		if lost != 0 && c.lossless {
-			b.Errorf("%s: %d cycles were acknowledged, %d are in the value", c.name, c.acked, n)
+		one.lost = one.acked - n
+		if one.lost != 0 && one.lossless {
+			b.Errorf("%s: %d cycles were acknowledged, %d are in the value", one.name, one.acked, n)
 		}
-		p99 := percentile(c.took, 99)
-		xBare, xRedsync, xRedislock := c.rate.over(bare).median(), c.rate.over(redsync).median(), c.rate.over(redislock).median()
-		results.add(fmt.Sprintf("%.2f ms", distance.Seconds()*1000), fmt.Sprintf("%d on %d", clients, keys), c.name, c.rate.median(), xBare, xRedsync, xRedislock, p99, slices.Max(c.took), c.fairness(),
-			fmt.Sprintf("%d of %d", lost, c.acked), c.gaveUp, c.proxy.median(), c.redis.median())
-		b.Run("by="+c.name, func(b *testing.B) {
-			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(c.rate.median(), "cycles/s")
-			b.ReportMetric(xBare, "x_bare")
-			b.ReportMetric(xRedsync, "x_redsync")
-			b.ReportMetric(xRedislock, "x_redislock")
-			b.ReportMetric(p99.Seconds()*1000, "p99-ms")
-			b.ReportMetric(float64(lost), "lost")
-		})
 	}
 }
 
-func rateOf(contestants []*contestant, name string) series {
-	for _, c := range contestants {
-		if c.name == name {
-			return c.rate
-		}
+func (c *contest) report(b *testing.B) {
+	b.Helper()
+	for _, one := range c.contestants {
+		b.Run("by="+one.name, func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(one.rate.median(), "cycles/s")
+			b.ReportMetric(c.over(one, redsyncName), "x_redsync")
+			b.ReportMetric(percentile(one.took, 99).Seconds()*1000, "p99-ms")
+			b.ReportMetric(float64(one.lost), "lost")
+		})
 	}
-	return nil
 }
 
 // ping is how far away Redis really is, the client's own work included.

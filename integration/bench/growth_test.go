@@ -1,85 +1,30 @@
 package bench
 
 import (
-	"context"
-	"fmt"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/fence-proxy/fence-proxy/integration/harness"
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 )
 
-const (
-	sliceRun  = 2 * time.Millisecond // that a throttled node runs
-	sliceStop = 18 * time.Millisecond
-
-	growthClients = 256 // enough to keep nodes busy that are away for most of the time
-)
-
-// BenchmarkClusterGrowth compares a cluster of three with one of one node where the nodes are what is scarce: each is stopped for nine
-// tenths of the time, so that the machine has cores left for the proxy and the clients. "count" is unguarded, "cycle" is a guarded
-// read and write of one of many sessions.
-func BenchmarkClusterGrowth(b *testing.B) {
-	for name, command := range map[string]func(ctx context.Context, r *redis.Client, key string) error{
-		"count": func(ctx context.Context, r *redis.Client, key string) error { return r.BitCount(ctx, key, nil).Err() },
-		"cycle": func(ctx context.Context, r *redis.Client, key string) error {
-			guarded := fmt.Sprintf("ctx:%s:%p", key, r)                           // nobody waits for anybody
-			if err := r.Get(ctx, guarded).Err(); err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
-				return err
+func BenchmarkGrowth(b *testing.B) {
+	var done []grown
+	for _, a := range axes {
+		b.Run(a.name, func(b *testing.B) {
+			g := grown{axis: a}
+			for _, size := range a.sizes {
+				g.stages = append(g.stages, newStage(b, a, size))
 			}
-			return r.Set(ctx, guarded, key, 0).Err()
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			var sides []*side
-			for _, nodes := range []int{1, 3} {
-				s := newSide(b, harness.StartCluster(b, nodes, 0), growthClients)
-				s.throttle(b)
-				sides = append(sides, s)
-			}
-			for range b.N {
-				for _, s := range sides {
-					s.turn(b, command)
+			for round := 0; b.Loop(); round++ {
+				for i := range g.stages {
+					g.stages[(i+round)%len(g.stages)].turn(b)
 				}
 			}
-			one, three := sides[0], sides[1]
-			b.ReportMetric(three.rate.over(one.rate).median(), "x-three/one")
-			for name, s := range map[string]*side{"one": one, "three": three} {
-				b.ReportMetric(s.rate.median(), name+"-ops/s")
-				b.ReportMetric(s.redis.median(), name+"-redis-µs")
-				b.ReportMetric(s.cpu.median(), name+"-proxy-µs")
-			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(g.over(len(g.stages)-1, guardedAct), "x_cpu")
+			done = append(done, g)
 		})
 	}
-}
-
-// throttle gives each node a part of a core until the benchmark ends.
-func (s *side) throttle(b *testing.B) {
-	b.Helper()
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	for _, n := range s.nodes {
-		pid := n.Pid()
-		wg.Go(func() {
-			defer func() { _ = syscall.Kill(pid, syscall.SIGCONT) }()
-			for {
-				_ = syscall.Kill(pid, syscall.SIGCONT)
-				time.Sleep(sliceRun)
-				_ = syscall.Kill(pid, syscall.SIGSTOP)
-				select {
-				case <-stop:
-					return
-				case <-time.After(sliceStop):
-				}
-			}
-		})
+	if len(done) > 0 {
+		report.Publish(b, growth(done))
 	}
-	b.Cleanup(func() {
-		close(stop)
-		wg.Wait()
-	})
 }

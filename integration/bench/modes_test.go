@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
@@ -42,8 +42,8 @@ type mix struct {
 type tally struct{ reads, cycles, fenced, locked atomic.Int64 }
 
 func BenchmarkModes(b *testing.B) {
-	results := table{title: fmt.Sprintf("Modes, %d clients over two proxies on %d sessions; a cycle thinks %v", mixClients, mixSessions, mixThink)}
-	results.add("mix", "mode", "reads and cycles/s", "x lock", "x fence", "reads", "cycles", "FENCED", "LOCKED", "waited")
+	results := report.Table{Title: fmt.Sprintf("Modes, %d clients over two proxies on %d sessions; a cycle thinks %v", mixClients, mixSessions, mixThink)}
+	results.Add("mix", "mode", "reads and cycles/s", "x lock", "x fence", "reads", "cycles", "FENCED", "LOCKED", "waited")
 	server := harness.StartRedis(b)
 	modes := []string{"lock", "fence", "auto"}
 	mixes := make([]*mix, len(modes))
@@ -60,7 +60,7 @@ func BenchmarkModes(b *testing.B) {
 	for phase, name := range []string{"95% read", "95% read and write"} {
 		for _, m := range mixes {
 			d := &m.done[phase]
-			results.add(name, m.mode, m.rates[phase].median(), m.rates[phase].over(mixes[0].rates[phase]).median(), m.rates[phase].over(mixes[1].rates[phase]).median(),
+			results.Add(name, m.mode, m.rates[phase].median(), m.rates[phase].over(mixes[0].rates[phase]).median(), m.rates[phase].over(mixes[1].rates[phase]).median(),
 				d.reads.Load(), d.cycles.Load(), d.fenced.Load(), d.locked.Load(), int(m.waits[phase]))
 		}
 	}
@@ -72,7 +72,12 @@ func BenchmarkModes(b *testing.B) {
 			}
 		}
 	}
-	results.print(os.Stdout)
+	report.Publish(b, report.Section{
+		Name: "modes", Heading: "Modes",
+		Says: "The same clients under each mode of a rule: first one in twenty reads, thinks and writes while the others only read, then it is the other way round. " +
+			"What was refused or gave up is counted and begins again; a lost update fails the benchmark.",
+		Tables: []*report.Table{&results},
+	})
 }
 
 func newMix(b *testing.B, server *harness.Redis, mode string) *mix {

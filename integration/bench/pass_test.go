@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-)
 
-var plotFile = flag.String("plot", "", "`file` for the picture of BenchmarkPass (SVG); drawn when all loads were run")
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
+)
 
 func BenchmarkPass(b *testing.B) {
 	var done []comparison
@@ -19,18 +16,7 @@ func BenchmarkPass(b *testing.B) {
 			done = append(done, c)
 		})
 	}
-	if len(done) == 0 {
-		return
-	}
-	printComparisons(os.Stdout, done)
-	if *plotFile == "" || len(done) < len(loads) {
-		return
-	}
-	err := os.MkdirAll(filepath.Dir(*plotFile), 0o755)
-	if err == nil {
-		err = os.WriteFile(*plotFile, []byte(picture(done).svg()), 0o644)
-	}
-	if err != nil {
-		b.Errorf("draw the plot: %v", err)
+	if len(done) > 0 {
+		report.Publish(b, passed(done))
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 )
 
 // plot is a picture of bars: panels one below the other, in each the same groups of bars. It
@@ -69,11 +71,13 @@ text { font: 12px system-ui, sans-serif; fill: #3d444d }
 .grid { stroke: #d1d9e0; stroke-width: 1 }
 .line { stroke: #59636e; stroke-width: 1.5; stroke-dasharray: 5 4 }
 .part0 { fill-opacity: 1 } .part1 { fill-opacity: .55 }
-.s0 { fill: #8c959f } .s1 { fill: #c77b29 } .s2 { fill: #3f9a6b } .s3 { fill: #9a6fd0 } .last { fill: #2f6fdf }
+.s0 { fill: #8c959f } .s1 { fill: #c77b29 } .s2 { fill: #3f9a6b } .s3 { fill: #9a6fd0 }
+.s4 { fill: #b8524a } .s5 { fill: #3a8f9e } .s6 { fill: #a38b2d } .last { fill: #2f6fdf }
 @media (prefers-color-scheme: dark) {
   text { fill: #b7bfc8 } .title { fill: #f0f6fc }
   .grid { stroke: #30363d } .line { stroke: #9198a1 }
-  .s0 { fill: #7d8590 } .s1 { fill: #d99a4e } .s2 { fill: #56b886 } .s3 { fill: #b392e0 } .last { fill: #5b93f5 }
+  .s0 { fill: #7d8590 } .s1 { fill: #d99a4e } .s2 { fill: #56b886 } .s3 { fill: #b392e0 }
+  .s4 { fill: #d97a72 } .s5 { fill: #5fb4c4 } .s6 { fill: #c4ac52 } .last { fill: #5b93f5 }
 }
 `
 
@@ -166,7 +170,7 @@ func (p *plot) bar(c *canvas, series int, b bar, x, width float64, y func(float6
 		c.rect(class, x+1, y(below+part), width-2, y(below)-y(below+part))
 		below += part
 	}
-	c.text("figure", x+width/2, y(below)-3, digits(below))
+	c.text("figure", x+width/2, y(below)-3, report.Digits(below))
 }
 
 func (p *panel) highest() float64 {

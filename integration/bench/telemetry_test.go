@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/integration/bench/report"
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
@@ -93,18 +93,23 @@ func scrape(url string) error {
 
 // BenchmarkTelemetry compares proxies with all telemetry on with one that has none, in turns.
 func BenchmarkTelemetry(b *testing.B) {
-	results := table{title: "Telemetry on over off, medians of the rounds' ratios"}
-	results.add("what", "", "off, per second", "throughput", "proxy CPU", "off, CPU µs")
+	results := report.Table{Title: "Telemetry on over off, medians of the rounds' ratios"}
+	results.Add("what", "", "off, per second", "throughput", "proxy CPU", "off, CPU µs")
 	for _, l := range []load{{256, 1, 1}, {256, 50, 1}, {256, 50, 16}} {
 		b.Run(fmt.Sprintf("pass/conns=%d/pipeline=%d", l.connections, l.pipeline), func(b *testing.B) { l.equipped(b, &results) })
 	}
 	for _, n := range []int{1, 8} {
 		b.Run(fmt.Sprintf("cycle/clients=%d", n), func(b *testing.B) { equippedCycle(b, n, &results) })
 	}
-	results.print(os.Stdout)
+	report.Publish(b, report.Section{
+		Name: "telemetry", Heading: "What telemetry costs",
+		Says: "Proxies with metrics that are read every second and traces, metrics and logs that go to a collector, and with a collector that takes connections and never answers, " +
+			"next to a proxy that tells nobody anything; their turns are interleaved.",
+		Tables: []*report.Table{&results},
+	})
 }
 
-func (l load) equipped(b *testing.B, results *table) {
+func (l load) equipped(b *testing.B, results *report.Table) {
 	b.Helper()
 	server := harness.StartRedis(b)
 	var runners []*runner
@@ -124,24 +129,23 @@ func (l load) equipped(b *testing.B, results *table) {
 	without := runners[0]
 	for _, with := range runners[1:] {
 		cpu := with.mean(func(command string) series { return with.got[command].proxyCPU.over(without.got[command].proxyCPU) })
-		report(b, results, fmt.Sprintf("GET, SET of %d bytes, %d connections, pipeline %d", l.value, l.connections, l.pipeline), with.name,
+		tell(b, results, fmt.Sprintf("GET, SET of %d bytes, %d connections, pipeline %d", l.value, l.connections, l.pipeline), with.name,
 			without.mean(func(command string) series { return without.got[command].rate }), with.over(without), cpu, without.proxyCPU())
 	}
 }
 
-func equippedCycle(b *testing.B, clients int, results *table) {
+func equippedCycle(b *testing.B, clients int, results *report.Table) {
 	b.Helper()
 	server := harness.StartRedis(b)
 	var contestants []*contestant
-	proxies := map[string]int{}
 	for _, e := range equip(b, server) {
-		contestants = append(contestants, newContestant(b.Context(), b, way{name: e.name, guard: fenced}, e.proxy.Addr, clients, clients))
-		proxies[e.name] = e.proxy.Pid()
+		contestants = append(contestants, newContestant(b, way{name: e.name, gather: inProcess(fenced)}, place{redis: e.proxy.Addr}, clients, clients))
+		contestants[len(contestants)-1].proxy = e.proxy.Pid()
 	}
 	order := slices.Clone(contestants)
 	for b.Loop() {
 		for _, c := range order {
-			if err := c.turn(b.Context(), aloneTurn, proxies[c.name], server.Pid()); err != nil {
+			if err := c.turn(b.Context(), aloneTurn); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -149,14 +153,14 @@ func equippedCycle(b *testing.B, clients int, results *table) {
 	}
 	without := contestants[0]
 	for _, with := range contestants[1:] {
-		report(b, results, fmt.Sprintf("guarded cycles, %d clients", clients), with.name, without.rate.median(), with.rate.over(without.rate).median(),
-			with.proxy.over(without.proxy).median(), without.proxy.median())
+		tell(b, results, fmt.Sprintf("guarded cycles, %d clients", clients), with.name, without.rate.median(), with.rate.over(without.rate).median(),
+			with.proxyCPU.over(without.proxyCPU).median(), without.proxyCPU.median())
 	}
 }
 
-func report(b *testing.B, results *table, what, with string, rate, throughput, cpu, micros float64) {
+func tell(b *testing.B, results *report.Table, what, with string, rate, throughput, cpu, micros float64) {
 	b.Helper()
-	results.add(what, with, rate, throughput, cpu, micros)
+	results.Add(what, with, rate, throughput, cpu, micros)
 	b.ReportMetric(0, "ns/op")
 	unit := strings.ReplaceAll(with, " ", "_")
 	b.ReportMetric(throughput, unit+"_x_throughput")
