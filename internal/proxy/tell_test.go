@@ -168,9 +168,9 @@ func TestModeObserveTellsWhatItWouldRefuse(t *testing.T) {
 	a.does("GET seen:s1:k", "$-1\r\n")
 	b.does("GET seen:s1:k", "$-1\r\n")
 	b.does("SET seen:s1:k 1", "+OK\r\n")
+	b.story("read, commit") // it is told behind the reply
 	a.does("SET seen:s1:k 2", "+OK\r\n")
 	a.story("read, would_refuse changed, commit")
-	b.story("read, commit")
 	e := a.told(event.WouldRefuse)[0]
 	if e.Other.Client != b.LocalAddr().String() || e.Mode != "observe" || e.Command != "SET" || e.Sequence != a.told(event.Read)[0].Sequence {
 		t.Errorf("%+v", e)
