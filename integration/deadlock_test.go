@@ -84,6 +84,61 @@ type answer struct {
 	err    error
 }
 
+// ofBoth guards sessions of each connection and sessions that all clients have in common.
+const ofBoth = `rules:
+  - {name: all, prefix: "all:", mode: lock, owner: proxy, wait: 60s, lease: 20s}
+  - {name: own, prefix: "own:", mode: lock, owner: connection, wait: 60s, lease: 20s}
+  - {name: team, prefix: "team:", mode: lock, owner: client, wait: 60s, lease: 20s}
+`
+
+// A command in line for one session keeps nobody from others that its owner has in common with the connection that it waits for, wherever
+// the locks are.
+func TestWhoStandsInLineDoesNotKeepTheHolderFromWhatTheyHaveInCommon(t *testing.T) {
+	t.Parallel()
+	test := func(t *testing.T, proxy *harness.Proxy) {
+		t.Helper()
+		for i, command := range []string{
+			"MSET all:%d b own:%[1]d b team:%[1]d b", "MGET all:%d own:%[1]d team:%[1]d", "MULTI|SET team:%d b|SET all:%[1]d b|SET own:%[1]d b|EXEC",
+			"WATCH w|MULTI|GET team:%d|GET all:%[1]d|GET own:%[1]d|EXEC",
+		} {
+			a, _ := connect(t, "A", proxy.Addr)
+			b, _ := connect(t, "B", proxy.Addr)
+			a.does(nil, "GET", fmt.Sprintf("own:%d", i))
+			commands := strings.Split(fmt.Sprintf(command, i), "|")
+			for _, words := range commands {
+				b.sends(strings.Fields(words)...)
+			}
+			harness.Eventually(t, 0, func() bool {
+				_, page := proxy.Page("/api/v1/queues")
+				return strings.Contains(page, fmt.Sprintf("own:%d", i))
+			}, "B stands in line")
+			a.does("OK", "SET", fmt.Sprintf("all:%d", i), "a")
+			a.does("OK", "SET", fmt.Sprintf("team:%d", i), "a")
+			a.does("OK", "SET", fmt.Sprintf("own:%d", i), "a")
+			for range commands[1:] {
+				b.reply()
+			}
+			want := any([]any{"a", "a", "a"})
+			switch {
+			case strings.HasPrefix(command, "MSET"):
+				want = "OK"
+			case strings.Contains(command, "SET"):
+				want = []any{"OK", "OK", "OK"}
+			}
+			b.hears(want)
+		}
+	}
+	t.Run("redis", func(t *testing.T) {
+		t.Parallel()
+		test(t, harness.StartProxy(t, harness.ProxyOptions{Redis: harness.StartRedis(t), Admin: true, ConfigYAML: ofBoth}))
+	})
+	eachProvider(t, func(e *elsewhere) {
+		p := harness.StartProxy(e.t, harness.ProxyOptions{Redis: e.redis, Admin: true, ConfigYAML: e.locks() + ofBoth})
+		e.ready(p)
+		test(e.t, p)
+	})
+}
+
 // Who waits for a session and holds another is in no circle while the holder only thinks.
 func TestWhoOnlyWaitsLongIsNotTakenForDeadlocked(t *testing.T) {
 	t.Parallel()

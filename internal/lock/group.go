@@ -207,6 +207,7 @@ func (s *Sequence) key() sequenceKey { return keyOf(s.Record) }
 // lineUp notes that whoever is inside waits in line, or does no more.
 func (s *Sequence) lineUp(yes bool) {
 	s.lined.Store(yes)
+	s.lending.lined(yes)
 	if s.group != nil {
 		s.group.stir(s)
 	}
@@ -323,6 +324,7 @@ func (s *Sequence) HeldByKin(owner string) (bool, <-chan struct{}) {
 	}
 	for _, f := range k.all {
 		if f != s && f.Claim.Owner == owner {
+			f.lending.want()
 			return true, k.change()
 		}
 	}

@@ -74,6 +74,7 @@ func (g *Group) promote(f *Sequence) {
 		g.add(old)
 	default:
 		old.mu.Lock()
+		old.drop()
 		old.dropped = true
 		old.mu.Unlock()
 	}
@@ -86,6 +87,14 @@ func (s *Sequence) Settle() (bool, <-chan struct{}) {
 	if s.isDropped() {
 		return false, nil
 	}
+	settled, stirred := s.settle()
+	if settled {
+		s.turns.Add(1)
+	}
+	return settled, stirred
+}
+
+func (s *Sequence) settle() (bool, <-chan struct{}) {
 	if s.apart {
 		return true, nil
 	}
@@ -113,6 +122,7 @@ func (s *Sequence) Settle() (bool, <-chan struct{}) {
 		select {
 		case f.gate <- struct{}{}:
 		default:
+			f.lending.want()
 			return false, k.change()
 		}
 		if f.newer(s) {
@@ -188,5 +198,6 @@ func (s *Sequence) absorb(f *Sequence) {
 	f.reads.clear()
 	f.broken = nil
 	f.setState(Free)
+	f.drop()
 	f.dropped = true
 }

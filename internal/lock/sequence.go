@@ -41,6 +41,8 @@ type Sequence struct {
 	listed  bool        // it is in group's index; under the group's mutex
 
 	waiting atomic.Int64 // how many wait at the gate
+	lending lending
+	turns   atomic.Uint64 // how many commands have had one
 
 	mu      sync.Mutex
 	state   State

@@ -162,7 +162,7 @@ func TestAConnectionThatLeavesEndsItsPartInASuccessor(t *testing.T) {
 
 // A field of a sequence is the new one's own, the old one's, or begins anew: what is of a hold, and the record, whose TTL may be another.
 func TestASuccessorInheritsWhatWasRead(t *testing.T) {
-	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "mu", "dropped", "apart", "manager", "group", "reading", "lined", "listed", "orphan"}
+	own := []string{"Record", "Claim", "Rule", "owner", "gate", "waiting", "lending", "turns", "mu", "dropped", "apart", "manager", "group", "reading", "lined", "listed", "orphan"}
 	inherited := []string{"state", "grant", "seq", "seen", "reads", "pending", "trials", "must", "steps", "used", "members"}
 	anew := []string{"story", "made", "kind", "patience", "vain", "settled", "writing", "behind", "fewer", "last", "broken", "since", "leaseUntil", "renewAt", "lingering", "timer", "due", "given", "hold", "over", "above", "tries", "outlasts"}
 	known := slices.Concat(own, inherited, anew)

@@ -28,7 +28,13 @@ func (s *Sequence) enter(ctx context.Context) bool {
 func (s *Sequence) Turn() chan<- struct{} { return s.gate }
 
 // Waiting counts who comes to wait for the turn (1) or goes (-1), and returns how many wait.
-func (s *Sequence) Waiting(n int64) int64 { return s.waiting.Add(n) }
+func (s *Sequence) Waiting(n int64) int64 {
+	waiting := s.waiting.Add(n)
+	if n > 0 {
+		s.lending.want()
+	}
+	return waiting
+}
 
 // Anew returns the sequence to go on with for one that was entered: itself, unless its owner has
 // dropped it to make room, or had another succeed it, before it was entered.
@@ -54,6 +60,7 @@ func (s *Sequence) Entered() {
 
 // Leave ends the turn.
 func (s *Sequence) Leave() {
+	s.lending.lend(nil)
 	s.reading.Store(false)
 	s.served()
 	if s.Elsewhere() {

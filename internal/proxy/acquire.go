@@ -182,7 +182,7 @@ func (c *client) putDownOne(s *lock.Sequence) error {
 	if s.State() != lock.Held || !s.Alone(c) {
 		return nil
 	}
-	in, err := c.enter(s, s.Rule.Wait, nil)
+	in, err := c.enter(s, s.Rule.Wait, nil, nil)
 	if !in || err != nil {
 		return err
 	}

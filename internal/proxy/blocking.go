@@ -249,7 +249,7 @@ func (c *client) letGo(p plan) error {
 		if s.State() != lock.Held || !s.Alone(c) {
 			continue
 		}
-		in, err := c.enter(s, s.Rule.Wait, nil)
+		in, err := c.enter(s, s.Rule.Wait, nil, nil)
 		if err != nil {
 			return err
 		}

@@ -69,6 +69,7 @@ type client struct {
 	inLine   place                           // where it waits in line
 	circle   tokenstore.Circle               // what it has to yield when it is deadlocked
 	wayGiven reason                          // why it must not wait there any more
+	wanted   chan struct{}                   // somebody comes for a turn that it lends
 	several  bool                            // it has sent a command while another waited in line
 	blocks   bool                            // its upstream connection waits at the store
 	blocking bool                            // a command that may block was passed, and may not have been answered
@@ -104,7 +105,9 @@ type client struct {
 	send     []byte
 	keys     []command.Key
 	parts    []part
-	reading  []part // those that the present command reads
+	turning  []part // those of the present command, or the last one
+	reading  []part // those that it reads
+	passing  error  // why it goes through unguarded (outside.go)
 	session  []byte
 	asks     []ask
 	commit   commit

@@ -54,13 +54,14 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 		return &downError{p.sessions(), err}
 	}
 	start := time.Now()
+	c.passing = nil
 	c.traces.take()
 	b.came = c.in.came()
 	for {
 		err := c.attempt(p, b, start, run)
 		var kin *kinError
 		switch {
-		case errors.Is(err, errStragglers):
+		case errors.Is(err, errStragglers), errors.Is(err, errAnew):
 			continue
 		case !errors.As(err, &kin):
 			return err
@@ -72,21 +73,13 @@ func (c *client) guarded(p plan, b body, run func(plan, body, time.Time) error) 
 }
 
 // attempt runs a command inside its sequences. A *kinError says that they have to be looked for again, errStragglers that a
-// read is to be sent again.
+// read is to be sent again, errAnew that all is to begin again.
 func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, time.Time) error) error {
-	if err := c.whose(p, b, start); err != nil {
-		return err
-	}
-	if err := c.letStragglersWrite(p, b, start); err != nil {
-		return err
-	}
-	for i := range p.parts {
-		if err := c.turn(&p.parts[i], start); err != nil {
-			leave(p.parts[:i])
-			return err
-		}
-	}
 	defer leave(p.parts)
+	if err := c.goIn(p, b, start); err != nil {
+		giveUp(p.parts)
+		return err
+	}
 	if !p.writes || p.reads || b.tx != nil {
 		c.reading = p.parts
 		c.reads()
@@ -101,6 +94,8 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 	c.readBy(p.reached)
 	switch {
 	case errors.Is(err, errStragglers): // what was taken stays
+	case errors.Is(err, errAnew): // so does what was given
+		stepOut(p.parts, nil)
 	case err != nil:
 		quits(p, err)
 		giveUp(p.parts)
@@ -109,6 +104,17 @@ func (c *client) attempt(p plan, b body, start time.Time, run func(plan, body, t
 		}
 	}
 	return err
+}
+
+// goIn waits for the client's turn on all its sequences.
+func (c *client) goIn(p plan, b body, start time.Time) error {
+	if err := c.whose(p, b, start); err != nil {
+		return err
+	}
+	if err := c.letStragglersWrite(p, b, start); err != nil {
+		return err
+	}
+	return c.turns(p.parts, start)
 }
 
 // reads tells other connections of the client that an answer may come at any time.
@@ -189,43 +195,6 @@ func (c *client) within(p *plan) error {
 	return nil
 }
 
-// turn waits for the client's turn on a sequence: other connections of the same owner may be
-// inside.
-func (c *client) turn(q *part, start time.Time) error {
-	for {
-		s, stirred := q.sequence.Present()
-		q.sequence = s
-		left := s.Rule.Wait - time.Since(start)
-		switch in, err := c.enter(s, left, stirred); {
-		case errors.Is(err, errStirred):
-			continue
-		case err != nil:
-			return err
-		case !in:
-			return c.locked(s, tokenstore.Holder{}, start)
-		}
-		settled, stirred := s.Settle()
-		if settled {
-			return nil
-		}
-		s.Leave()
-		if stirred == nil {
-			continue
-		}
-		if over, err := c.pause(stirred, left); err != nil {
-			return err
-		} else if over {
-			return c.locked(s, tokenstore.Holder{}, start)
-		}
-	}
-}
-
-func leave(parts []part) {
-	for i := range parts {
-		parts[i].sequence.Leave()
-	}
-}
-
 // stepBack gives back, before a wait, the sessions behind the one waited for that nothing is lost with: no two clients are to
 // wait for each other.
 func stepBack(parts []part) {
@@ -238,11 +207,19 @@ func stepBack(parts []part) {
 // giveUp gives back the sessions that a command took before it was refused.
 func giveUp(parts []part) {
 	for i := range parts {
-		if parts[i].taken {
-			parts[i].sequence.Abandon(context.Background())
-			parts[i].taken = false
+		q := &parts[i]
+		if !q.inside && !q.lookIn() {
+			q.taken = false // somebody goes on with it
+			continue
 		}
-		parts[i].sequence.Drop()
+		if q.taken {
+			q.sequence.Abandon(context.Background())
+			q.taken = false
+		}
+		q.sequence.Drop()
+		if !q.inside {
+			q.sequence.Leave()
+		}
 	}
 }
 

@@ -12,14 +12,15 @@ import (
 // giveBack bounds leaving a queue, or giving back a session that was taken in vain.
 const giveBack = 2 * time.Second
 
-// line waits in line for a session after the store has queued the client: nil means ask again.
-func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, start time.Time) error {
+// line waits in line for a session after the store has queued the client: it was granted, or goes on without a hold. It may have
+// stepped out of other sessions meanwhile.
+func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, start time.Time) (granted bool, err error) {
 	s := at.sequence
 	switch {
 	case b.Full:
-		return c.crowd(s, b.Holder, b.Ahead)
+		return false, c.crowd(s, b.Holder, b.Ahead)
 	case s.Rule.Wait == 0:
-		return c.locked(s, b.Holder, start)
+		return false, c.locked(s, b.Holder, start)
 	}
 	s.Waits(b.Holder)
 	c.rests()
@@ -30,7 +31,7 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 	c.inLine = place{}
 	grant := c.waiter.Unpark()
 	if err == nil && (woken || grant > 0) {
-		return nil
+		return true, nil
 	}
 	c.unqueue(context.Background(), s, grant)
 	if grant == 0 && c.waiter.Unsure() {
@@ -38,11 +39,11 @@ func (c *client) line(at place, b tokenstore.Begin, expected tokenstore.Basis, s
 	}
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case c.wayGiven > 0:
-		return c.gaveWay(at, b.Holder)
+		return false, c.gaveWay(at, b.Holder)
 	}
-	return c.locked(s, b.Holder, start)
+	return false, c.locked(s, b.Holder, start)
 }
 
 // gaveWay ends a wait that must not go on, after the client has left the queue: nil means read without a hold.
@@ -109,12 +110,25 @@ func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	return nil
 }
 
-// takePart is take for the i-th session of a plan, whoever grants.
-func (c *client) takePart(p plan, i int, start time.Time) error {
-	if p.parts[i].sequence.Elsewhere() {
-		return c.takeElsewhere(p.parts, i, start)
+// takePart takes the i-th session of a command, whoever grants. errAnew says that it was taken, but that others had their turn meanwhile.
+func (c *client) takePart(parts []part, i int, start time.Time) error {
+	take := c.takeOwn
+	if parts[i].sequence.Elsewhere() {
+		take = c.takeElsewhere
 	}
-	return c.take(p.parts[i].sequence, start)
+	stepBack(parts[i+1:]) // who waits holds no session behind: no two wait for each other
+	if err := take(parts, i, start); err != nil {
+		return err
+	}
+	parts[i].taken = true
+	if c.steppedOut() {
+		return errAnew
+	}
+	return nil
+}
+
+func (c *client) takeOwn(parts []part, i int, start time.Time) error {
+	return c.take(parts[i].sequence, start)
 }
 
 // take takes a session before a write, or for one that found it held: it waits in line like a read. What was read
@@ -147,7 +161,7 @@ func (c *client) take(s *lock.Sequence, start time.Time) error {
 			s.Granted(b, sent)
 			return nil
 		}
-		if err := c.line(place{s, true}, b, expected, start); err != nil {
+		if _, err := c.line(place{s, true}, b, expected, start); err != nil {
 			return err
 		}
 	}

@@ -25,9 +25,24 @@ const kinEvery = 250 * time.Millisecond
 // errAside says that a read goes on without a hold.
 var errAside = errors.New("the read goes on without a hold")
 
-// obtain has the provider grant the i-th session of a plan to its sequence, and waits for that. Errors: errAside, errNotNow,
+// obtain has the provider grant the i-th session of a plan to its sequence, and waits for that. Errors: errAside, errAnew, errNotNow,
 // *kinError, *lock.LockedError, *downError, or why the client is gone.
 func (c *client) obtain(parts []part, i int, at place, now bool, start time.Time) error {
+	if c.passing != nil {
+		return c.passing
+	}
+	err := c.askElsewhere(parts, i, at, now, start)
+	passes := c.srv.locks.Passes(err)
+	if !c.steppedOut() || err != nil && !passes && !errors.Is(err, errAside) {
+		return err
+	}
+	if passes {
+		c.passing = err
+	}
+	return errAnew
+}
+
+func (c *client) askElsewhere(parts []part, i int, at place, now bool, start time.Time) error {
 	q, s := &parts[i], at.sequence
 	if s.Given() > 0 || s.Share() {
 		return nil
@@ -80,6 +95,7 @@ func (c *client) standInLine(q *part, at place, a *lock.Asking, left time.Durati
 	defer c.waiter.Rise()
 	c.inLine = at
 	defer func() { c.inLine = place{} }()
+	defer c.lend(c.turning, s)()
 	w := c.watch()
 	defer w.stop()
 	c.timer.Reset(left)
@@ -96,6 +112,8 @@ func (c *client) standInLine(q *part, at place, a *lock.Asking, left time.Durati
 				return nil
 			}
 			sibling = nil
+		case <-c.wanted:
+			stepOut(c.turning, s)
 		case <-c.timer.C:
 			return c.waitedInVain(s, now, start)
 		case <-s.ProviderDown():

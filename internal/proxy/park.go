@@ -67,8 +67,9 @@ func (c *client) await(x *upstream.Exchange) error {
 var errStirred = errors.New("the client's sequences on the session have changed")
 
 // enter waits for the client's turn on a sequence. It reports false when left is over, and errStirred when
-// that channel closes before.
-func (c *client) enter(s *lock.Sequence, left time.Duration, stirred <-chan struct{}) (bool, error) {
+// that channel closes before. The client has its turn on the sequences of lent: if the wait is for somebody in line, whoever
+// comes for one of them gets it, and enter says errLent.
+func (c *client) enter(s *lock.Sequence, left time.Duration, stirred <-chan struct{}, lent []part) (bool, error) {
 	if s.TryEnter() {
 		return true, nil
 	}
@@ -84,16 +85,30 @@ func (c *client) enter(s *lock.Sequence, left time.Duration, stirred <-chan stru
 	defer w.stop()
 	c.timer.Reset(left)
 	defer c.timer.Stop()
-	select {
-	case s.Turn() <- struct{}{}:
-		s.Entered()
-		return true, nil
-	case <-stirred:
-		return false, errStirred
-	case <-c.timer.C:
-		return false, nil
-	case <-w.gone:
-		return false, c.gone()
+	var inLine, wanted <-chan struct{}
+	keeps := func() {}
+	defer func() { keeps() }()
+	if len(lent) > 0 {
+		inLine = s.InLine()
+	}
+	for {
+		select {
+		case s.Turn() <- struct{}{}:
+			s.Entered()
+			return true, nil
+		case <-stirred:
+			return false, errStirred
+		case <-inLine:
+			keeps = c.lend(lent, nil)
+			inLine, wanted = nil, c.wanted
+		case <-wanted:
+			stepOut(lent, nil)
+			return false, errLent
+		case <-c.timer.C:
+			return false, nil
+		case <-w.gone:
+			return false, c.gone()
+		}
 	}
 }
 
@@ -102,23 +117,28 @@ func (c *client) queue(left time.Duration) (bool, error) {
 	if left <= 0 {
 		return false, nil
 	}
+	defer c.lend(c.turning, c.inLine.sequence)()
 	w := c.watch()
 	defer w.stop()
 	c.timer.Reset(left)
 	defer c.timer.Stop()
-	select {
-	case <-c.waiter.C:
-		return true, nil
-	case <-c.timer.C:
-		return false, nil
-	case <-w.more:
-		c.wayGiven, c.several = overtaken, true
-		return false, nil
-	case c.circle = <-c.waiter.Stuck:
-		c.wayGiven = deadlocked
-		return false, nil
-	case <-w.gone:
-		return false, c.gone()
+	for {
+		select {
+		case <-c.waiter.C:
+			return true, nil
+		case <-c.wanted:
+			stepOut(c.turning, c.inLine.sequence)
+		case <-c.timer.C:
+			return false, nil
+		case <-w.more:
+			c.wayGiven, c.several = overtaken, true
+			return false, nil
+		case c.circle = <-c.waiter.Stuck:
+			c.wayGiven = deadlocked
+			return false, nil
+		case <-w.gone:
+			return false, c.gone()
+		}
 	}
 }
 

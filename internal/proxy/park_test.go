@@ -17,7 +17,7 @@ import (
 // waits are the ways in which a command waits; each returns at last.
 var waits = map[string]func(*client) error{
 	"for its turn": func(c *client) error {
-		_, err := c.enter(occupied(c), patience, nil)
+		_, err := c.enter(occupied(c), patience, nil, nil)
 		return err
 	},
 	"for a hand-over": func(c *client) error {
@@ -152,7 +152,7 @@ func TestWhatAClientSendsWhileItsCommandsWaitIsReadInOrder(t *testing.T) {
 			t.Fatalf("command %d is %q, %v", n, req.Args, err)
 		}
 		go s.Leave()
-		if in, err := c.enter(s, patience, nil); !in || err != nil {
+		if in, err := c.enter(s, patience, nil, nil); !in || err != nil {
 			t.Fatalf("it did not get its turn: %v", err)
 		}
 		if string(req.Args[0]) != "ECHO" || string(req.Args[1]) != strconv.Itoa(n) {
@@ -167,7 +167,7 @@ func TestAWaitIsOverWhenItsTimeIs(t *testing.T) {
 	c, far := connect(t, offline(t), "tcp")
 	c.up = upstream.NewConn(nil, &c.out)
 	for _, left := range []time.Duration{-1, 0, 1, time.Millisecond} {
-		if in, err := c.enter(occupied(c), left, nil); in || err != nil {
+		if in, err := c.enter(occupied(c), left, nil, nil); in || err != nil {
 			t.Errorf("after %v: %v, %v", left, in, err)
 		}
 		if woken, err := c.queue(left); woken || err != nil {

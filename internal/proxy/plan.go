@@ -16,10 +16,13 @@ import (
 // part is one session's part in a guarded command.
 type part struct {
 	sequence *lock.Sequence
-	keys     []uint64 // of the session, as hashes
-	taken    bool     // the session was taken by this very command
-	birth    int      // of its rule (rules.go)
-	lone     bool     // it writes what its connection has not read, though the client may pool
+	keys     []uint64       // of the session, as hashes
+	taken    bool           // the session was taken by this very command
+	inside   bool           // it has its turn (turns.go)
+	left     *lock.Sequence // in which it had its last turn
+	turns    uint64         // … and how many there had been by then
+	birth    int            // of its rule (rules.go)
+	lone     bool           // it writes what its connection has not read, though the client may pool
 
 	atomic  bool // of a transaction: what it writes of the session are atomic updates
 	reading bool // it changes no value of the session, though it has to be carried out as a write

@@ -92,7 +92,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			if atStore {
 				wait, err = c.queued(s, a.begin, start)
 			} else {
-				err = c.line(place{sequence: s}, a.begin, a.expected, start)
+				err = c.lineUp(p, held, start)
 			}
 			if err != nil {
 				return err
@@ -101,6 +101,19 @@ func (c *client) read(p plan, b body, start time.Time) error {
 			return c.wasRead(p, b)
 		}
 	}
+}
+
+// lineUp has a read of several sessions stand in line for the i-th.
+func (c *client) lineUp(p plan, i int, start time.Time) error {
+	s, a := p.parts[i].sequence, &c.asks[i]
+	granted, err := c.line(place{sequence: s}, a.begin, a.expected, start)
+	switch {
+	case err != nil || !c.steppedOut():
+		return err
+	case granted: // nobody else is to take it up
+		return c.takePart(p.parts, i, start)
+	}
+	return errAnew
 }
 
 // sendRead sends the block of a read and waits for its replies:
@@ -114,7 +127,7 @@ func (c *client) read(p plan, b body, start time.Time) error {
 func (c *client) sendRead(p plan, b body, sent, start time.Time, wait park) error {
 	if b.watches(c) {
 		if err := c.takeFirst(p, sent, start); err != nil {
-			return err
+			return &unsentError{err}
 		}
 	}
 	c.waiter.Clear()
@@ -214,16 +227,13 @@ func (c *client) takeFirst(p plan, sent, start time.Time) error {
 				return err
 			}
 		case lock.Acquire:
-			stepBack(p.parts[i+1:])
-			switch err := c.takePart(p, i, start); {
+			switch err := c.takePart(p.parts, i, start); {
 			case c.srv.locks.Passes(err):
 				if err := c.lookFirst(q.sequence, sent); err != nil {
 					return err
 				}
 			case err != nil:
 				return err
-			default:
-				q.taken = true
 			}
 		}
 	}
@@ -410,10 +420,10 @@ func (c *client) readLost(p plan, err error) error {
 	var fenced *lock.FencedError
 	var unsent *unsentError
 	switch {
-	case errors.As(err, &fenced):
-		return err
 	case errors.As(err, &unsent):
 		return unsent.err
+	case errors.As(err, &fenced):
+		return err
 	}
 	if errors.Is(err, upstream.ErrLost) {
 		c.silence()

@@ -135,11 +135,9 @@ func (c *client) presentOwn(p plan, i int, b body, write lock.Write, sent, start
 	if err != nil || !b.watches(c) || q.sequence.State() == lock.Held || token.Grant > 0 && !token.OrBlind {
 		return token, false, err
 	}
-	stepBack(p.parts[i+1:])
-	if err := c.take(q.sequence, start); err != nil {
+	if err := c.takePart(p.parts, i, start); err != nil {
 		return token, false, err
 	}
-	q.taken = true
 	token, err = c.beforeWrite(q, &write, sent)
 	return token, false, err
 }
@@ -285,12 +283,7 @@ func (c *client) refused(p plan, b body, start time.Time) error {
 			if c.foretold(i) {
 				return q.sequence.Refused(check)
 			}
-			stepBack(p.parts[i+1:]) // as a read does
-			if err := c.take(q.sequence, start); err != nil {
-				return err
-			}
-			q.taken = true
-			return nil
+			return c.takePart(p.parts, i, start)
 		default:
 			if !c.commit.blind[i] {
 				if err := q.sequence.Refused(check); !c.lookedOn(q.sequence, err) {
