@@ -28,7 +28,7 @@ type hoard struct {
 
 const (
 	idleConnections = 5000
-	hoardSessions   = 100_000
+	hoardSessions   = 50_000
 	hoardHeld       = 10_000
 	hoardClients    = 100
 	hoardValue      = "value"

@@ -45,7 +45,7 @@ func run(ctx context.Context, rounds int, sections, only string) error {
 	if err != nil {
 		return err
 	}
-	d := &report.Document{Command: command, Rounds: rounds, Machine: report.Look()}
+	d := &report.Document{Command: command, Rounds: rounds, Only: only, Machine: report.Look()}
 	if d.Versions, err = versions(); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 type Document struct {
 	Command  string // that makes it
 	Rounds   int
+	Only     string // the sections that are of this run, where the others are of runs before; "" if all are
 	Took     time.Duration
 	Machine  Machine // as it was at the start
 	Versions []Version
@@ -90,6 +91,9 @@ func (d *Document) warning() string {
 	var load float64
 	if _, err := fmt.Sscan(d.Machine.Load, &load); err == nil && load > busy*float64(d.Machine.Cores) {
 		why = append(why, fmt.Sprintf("the machine was busy when it began (load %.1f on %d cores)", load, d.Machine.Cores))
+	}
+	if d.Only != "" {
+		why = append(why, "of the sections only those are its own: "+d.Only)
 	}
 	if len(why) == 0 {
 		return ""
