@@ -173,7 +173,7 @@ func (w *turns) while(what string, fail, mend func()) {
 	mend()
 	w.window.Add(1)
 	w.goesOn("the end of " + what)
-	w.Logf("%s: all sessions were written again after %v", what, took.Round(time.Millisecond))
+	w.Logf("%s: all sessions were written again %v behind it", what, took.Round(time.Millisecond))
 }
 
 // end ends the turns, and checks that what was acknowledged last is there.
