@@ -8,6 +8,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,10 +23,33 @@ type Endpoint struct {
 	Options *redis.Options
 	// Silencer is for what is more than one server at a time, where CLIENT KILL is no use. Nil: the upstream is one server.
 	Silencer Silencer
-	// DialTimeout bounds connecting and logging in.
+	// DialTimeout bounds connecting and logging in, and waiting for a turn when many connect at once.
 	DialTimeout time.Duration
 	// Meter counts the connections and their bytes.
 	Meter Meter
+
+	turns turns
+}
+
+// dialsMost is how many connections are made at once. A server that is asked for more than its backlog has room for (511 at Redis, 128
+// on older systems) does not answer some of them, which costs a second at least, and after a few more the dial.
+const dialsMost = 64
+
+// turns bounds the connections that are made at once.
+type turns struct {
+	once sync.Once
+	free chan struct{}
+}
+
+// take waits for a turn, which the caller gives back.
+func (t *turns) take(ctx context.Context) (giveBack func(), err error) {
+	t.once.Do(func() { t.free = make(chan struct{}, dialsMost) })
+	select {
+	case t.free <- struct{}{}:
+		return func() { <-t.free }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // Login is as whom to log in: the arguments of AUTH. Nil is the Options' user, an empty one nobody.
@@ -48,6 +72,11 @@ func (e *Endpoint) DialAs(ctx context.Context, as Login, db, proto int) (net.Con
 func (e *Endpoint) dial(ctx context.Context, as Login, db, proto int) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.DialTimeout)
 	defer cancel()
+	giveBack, err := e.turns.take(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the upstream: %w", err)
+	}
+	defer giveBack()
 	connect := e.Options.Dialer
 	if connect == nil {
 		connect = (&net.Dialer{}).DialContext

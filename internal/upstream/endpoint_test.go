@@ -2,11 +2,15 @@ package upstream
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -122,4 +126,64 @@ func TestAnUpstreamThatIsNotThereIsAnError(t *testing.T) {
 	if !strings.Contains(err.Error(), "connect to the upstream") {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestManyWhoConnectAtOnceTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dialing, answered atomic.Int64
+		goOn := make(chan struct{})
+		e := &Endpoint{DialTimeout: time.Minute, Options: &redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dialing.Add(1)
+			<-goOn
+			answered.Add(1)
+			here, _ := net.Pipe()
+			return here, nil
+		}}}
+		const clients = 3 * dialsMost
+		errs := make(chan error, clients)
+		for range clients {
+			go func() {
+				nc, err := e.Dial(t.Context(), 0, 2)
+				if err == nil {
+					_ = nc.Close()
+				}
+				errs <- err
+			}()
+		}
+		synctest.Wait()
+		if n := dialing.Load(); n != dialsMost {
+			t.Errorf("%d are dialing at once, want %d", n, dialsMost)
+		}
+		close(goOn)
+		for range clients {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if n := answered.Load(); n != clients {
+			t.Errorf("%d have connected, want %d", n, clients)
+		}
+	})
+}
+
+func TestWhoWaitsForATurnWaitsNoLongerThanADialTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Endpoint{DialTimeout: time.Minute, Options: &redis.Options{Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}}
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 3 * dialsMost {
+			all.Go(func() {
+				if _, err := e.Dial(t.Context(), 0, 2); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("the last one has waited for %v", took)
+		}
+	})
 }
