@@ -172,28 +172,33 @@ func (s *street) killConnections(int) {
 
 // killNeighbour kills the neighbour while one of its clients holds a session and others wait for it, at both proxies.
 func (s *street) killNeighbour(n int) {
-	key := fmt.Sprint("ctx:left:", n)
+	asks := harness.Dial(s, s.subject.Addr)
+	defer asks.Close()
+	attempt := 0
 	var crowd []*harness.RawConn
-	defer func() {
+	leave := func() {
 		for _, one := range crowd {
 			_ = one.Close()
 		}
-	}()
-	come := func(addr string) *harness.RawConn {
-		one := harness.Dial(s, addr)
-		crowd = append(crowd, one)
-		return one
+		crowd = nil
 	}
-	asks := come(s.subject.Addr)
-	harness.Eventually(s, 0, func() bool { // who waits gives up after a while
-		come(s.next.addr).Do("GET", key)
-		for _, addr := range []string{s.next.addr, s.next.addr, s.home.addr} {
-			come(addr).Send(harness.Encode("GET", key))
+	defer leave()
+	harness.Eventually(s, 0, func() bool { // on a slow machine a hold may end before all are in line
+		leave()
+		attempt++
+		key := fmt.Sprintf("ctx:left:%d:%d", n, attempt)
+		for _, addr := range []string{s.next.addr, s.next.addr, s.next.addr, s.home.addr} {
+			crowd = append(crowd, harness.Dial(s, addr))
 		}
-		for range 10 {
-			if waiting := string(asks.Do("FENCE.INSPECT", key)); strings.Contains(waiting, "waiters\r\n*3\r\n") {
+		holds := string(crowd[0].Do("GET", key))
+		for _, one := range crowd[1:] { // whatever the rule's mode is, and for longer than it says
+			one.Send(harness.Encode("FENCE.ACQUIRE", key, "TTL", "500", "WAIT", "5000"))
+		}
+		for strings.HasPrefix(holds, "$") {
+			if strings.Contains(string(asks.Do("FENCE.INSPECT", key)), "waiters\r\n*3\r\n") {
 				return true
 			}
+			holds = string(crowd[0].Do("GET", key))
 		}
 		return false
 	}, "one holds and three wait")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,10 +20,11 @@ type house struct {
 	name     string
 	addr     string
 	trouble  *trouble
-	ledger   *ledger      // of all houses
-	leaving  atomic.Bool  // a spell ends: stop as soon as it suits
-	commands atomic.Int64 // that were answered
-	sessions atomic.Int64 // that were new
+	ledger   *ledger       // of all houses
+	stacks   func() string // what the proxy's goroutines do
+	leaving  atomic.Bool   // a spell ends: stop as soon as it suits
+	commands atomic.Int64  // that were answered
+	sessions atomic.Int64  // that were new
 }
 
 // guest is one client connection, of one goroutine.
@@ -80,7 +82,10 @@ func (g *guest) hear(n int) error {
 // reply reads one. It is returned beside a [refusal], too.
 func (g *guest) reply() ([]byte, error) {
 	raw, err := g.Read()
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("no reply: %w, while the proxy does\n%s", err, g.house.stacks())
+	case err != nil:
 		return nil, fmt.Errorf("read a reply: %w", err)
 	}
 	g.house.commands.Add(1)

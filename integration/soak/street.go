@@ -4,8 +4,10 @@ package soak
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,10 +42,10 @@ const (
 	neighbours = 6
 )
 
-// durable keeps what Redis has acknowledged when its process ends, in a file that is written anew when it has doubled.
-var durable = harness.WithArgs("--appendonly", "yes", "--appendfsync", "no")
+// durable keeps what Redis has acknowledged when its process ends, in a file that is written anew before it takes long to load.
+var durable = harness.WithArgs("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-min-size", "8mb")
 
-const base = "log:\n  level: error\n"
+const base = "admin_pprof: true\nlog:\n  level: error\n"
 
 // Short times let holds end in every way within a spell, and records soon after it.
 const rules = `rules:
@@ -76,10 +78,10 @@ func newStreet(tb testing.TB, seed uint64) *street {
 	s.straight = s.server.Client()
 	s.relay = harness.StartRelay(tb, s.server.Addr, harness.WithoutPast())
 	s.subject = startSubject(tb, s.relay, base+variants[0])
-	s.neighbour = harness.StartProxy(tb, harness.ProxyOptions{Name: "neighbour", Redis: s.server, ConfigYAML: base + rules})
+	s.neighbour = harness.StartProxy(tb, harness.ProxyOptions{Name: "neighbour", Redis: s.server, Admin: true, ConfigYAML: base + rules})
 	updates := &ledger{accounts: map[string]*account{}}
-	s.home = &house{name: "home", addr: s.subject.Addr, trouble: newTrouble(), ledger: updates}
-	s.next = &house{name: "next", addr: s.neighbour.Addr, trouble: newTrouble(), ledger: updates}
+	s.home = &house{name: "home", addr: s.subject.Addr, trouble: newTrouble(), ledger: updates, stacks: func() string { return stacks(s.subject.Admin) }}
+	s.next = &house{name: "next", addr: s.neighbour.Addr, trouble: newTrouble(), ledger: updates, stacks: func() string { return stacks(s.neighbour.Admin) }}
 	return s
 }
 
@@ -148,6 +150,20 @@ func (s *street) idle() reading {
 		least.goroutines, least.descriptors = min(least.goroutines, r.goroutines), min(least.descriptors, r.descriptors)
 	}
 	return least
+}
+
+// stacks are those of the goroutines of a proxy, for a failure's message.
+func stacks(admin string) string {
+	r, err := http.Get("http://" + admin + "/debug/pprof/goroutine?debug=2")
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // records are all keys that the proxies keep at Redis.
