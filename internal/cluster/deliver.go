@@ -178,6 +178,20 @@ func (f *front) reply(e *entry, c *conn) (more bool, err error) {
 			}
 			break
 		}
+		if e.overtook {
+			done, err := c.skip()
+			if !done || err != nil {
+				return false, err
+			}
+			e.overtook = false
+			if e.kind == executed && e.tx.watched {
+				f.box.add(f.noTransaction())
+				f.answered(e)
+			} else {
+				f.stuck(e, redirect{what: overtook, addr: c.n.addr})
+			}
+			return true, nil
+		}
 		if c.view[0] == '-' {
 			end := bytes.IndexByte(c.view, '\n')
 			if end < 0 {
@@ -302,8 +316,10 @@ func (f *front) refused(e *entry, c *conn, line []byte) bool {
 // stuck leaves the first entry to the router.
 func (f *front) stuck(e *entry, r redirect) {
 	e.again = r
-	f.misses(e)
-	if r.what != noScript {
+	if r.what != overtook { // which is where it was sent, and a read
+		f.misses(e)
+	}
+	if r.what != noScript && r.what != overtook {
 		f.c.disturb()
 	}
 	if e.c != nil {

@@ -444,7 +444,7 @@ func (f *front) forget() {
 	if f.kept <= keptMost {
 		return
 	}
-	f.queue.each(func(e *entry) {
+	f.queue.each(func(_ int, e *entry) {
 		if e.in != nil && f.kept > keptMost {
 			f.free(e)
 		}

@@ -22,6 +22,8 @@ type entry struct {
 	scripted bool      // it names a script by its digest
 	watches  bool      // it is WATCH, or subscribes to a shard: its state stays where it was carried out
 	quiet    bool      // of confirms: they are not for the client
+	repeats  bool      // it may be carried out twice, since it changes nothing
+	overtook bool      // it was carried out before what came before it: its reply is not its own
 	slot     int32     // -1: it has no keys
 	under    *watching // which an EXEC to come may rely on
 
@@ -68,9 +70,9 @@ func (q *queue) pop() {
 	}
 }
 
-// each calls a function with all entries from the first on.
-func (q *queue) each(do func(e *entry)) {
+// each calls a function with all entries and their places, from the first on, whose place is 0.
+func (q *queue) each(do func(at int, e *entry)) {
 	for i := range q.len {
-		do(&q.ring[(q.head+i)&(len(q.ring)-1)])
+		do(i, &q.ring[(q.head+i)&(len(q.ring)-1)])
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/fence-proxy/fence-proxy/internal/command"
 	"github.com/fence-proxy/fence-proxy/internal/resp"
 )
 
@@ -21,6 +22,7 @@ const (
 	down               // nobody serves its slot
 	noScript           // the node does not know the script
 	unsent             // its node can't be reached
+	overtook           // what came before it was sent again
 )
 
 // redirect says that a command was not carried out, and what can be done about it.
@@ -85,7 +87,8 @@ const (
 
 // recover sees to it that what nodes have sent elsewhere is carried out, in the order in which it was asked for: nothing new
 // is sent before all that is under way has been answered, each command being sent again when its turn has come. Those of
-// one slot are all at one node when it moves, so none overtakes another.
+// one slot are all at one node when it moves. But a node may carry out what comes behind a command that it does not carry out,
+// since it does not know the script, or has some of the keys only; see overtaken.
 func (f *front) recover() error {
 	if !f.trouble.Load() {
 		return nil
@@ -176,7 +179,7 @@ func (t *trials) pause(what hindrance) time.Duration {
 func (f *front) resend(e *entry, r redirect) error {
 	n := f.c.topology.Load().of(int(max(e.slot, 0)))
 	switch {
-	case r.what == ask:
+	case r.what == ask, r.what == overtook && e.slot == elsewhere:
 		n = f.c.node(r.addr)
 	case r.what == noScript:
 		n = f.c.node(r.addr)
@@ -215,6 +218,7 @@ func (f *front) resend(e *entry, r redirect) error {
 	if e.watches && e.kind == passed {
 		f.rewatched(e, c)
 	}
+	f.overtaken(e)
 	c.pending++
 	c.since = time.Now()
 	raw := e.raw
@@ -225,6 +229,37 @@ func (f *front) resend(e *entry, r redirect) error {
 	}
 	c.box.add(raw)
 	return c.send()
+}
+
+// overtaken has the reads that were sent behind the first entry carried out behind it, where that was not carried out when they
+// were: a client, and the fence first of all, relies on it that a read is not older than what was said before it. Not
+// those that a write comes behind: it may be carried out already, can't be undone, and must not be read ahead of its time.
+// The caller holds mu.
+func (f *front) overtaken(first *entry) {
+	write := 0 // its place in the queue
+	f.queue.each(func(at int, e *entry) {
+		if e.slot == first.slot && !e.repeats && !e.watches && (e.kind == passed || e.kind == part || e.kind == executed) {
+			write = at
+		}
+	})
+	f.queue.each(func(at int, e *entry) {
+		if at > write && e.repeats && e.c != nil && e.again.what == none && (e.slot == first.slot || e.slot == elsewhere) {
+			e.overtook = true
+		}
+	})
+}
+
+// repeats reports whether a command may be carried out twice, since it changes nothing.
+func repeats(cmd *command.Command, args [][]byte) bool {
+	switch cmd.Name {
+	case "time", "ping", "echo":
+		return true
+	case "getex":
+		return len(args) == 2
+	case "sort", "georadius", "georadiusbymember":
+		return !hasWord(args, "STORE") && !hasWord(args, "STOREDIST")
+	}
+	return cmd.Is(command.FlagReadOnly)
 }
 
 // unreached is a redirect for a node that can't be reached.

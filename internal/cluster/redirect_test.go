@@ -261,7 +261,7 @@ func TestAFrozenNodeThatWasReplacedKeepsNobody(t *testing.T) {
 	of := harness.StartCluster(t, 3, 1)
 	c := open(t, of)
 	l := dial(t, c)
-	l.expect("SET x 1", ok)
+	l.expect("SET x 1", ok, "WAIT 1 0", ":1\r\n") // so that the replica has it
 	frozen := of.Of("x")
 	frozen.Pause()
 	l.send("GET x")

@@ -68,6 +68,7 @@ func (f *front) route(r request) error {
 	if e.blocks = blocks(cmd, r.args); e.blocks {
 		e.raw, e.in = bytes.Clone(r.raw), nil // which may take long: what else is in the chunk need not wait for it
 	}
+	e.repeats = !e.blocks && repeats(cmd, r.args)
 	return f.toSlot(cmd, e)
 }
 

@@ -61,7 +61,7 @@ func (f *front) scan(r *request) error {
 	}
 	f.args = append(f.args[:0], r.args...)
 	f.args[1] = strconv.AppendUint(nil, at.cursor, 10)
-	e := entry{kind: part, slot: elsewhere, raw: resp.AppendCommand(nil, f.args...)}
+	e := entry{kind: part, slot: elsewhere, raw: resp.AppendCommand(nil, f.args...), repeats: true}
 	clear(f.args)
 	n := t.primaries[at.node-1]
 	if c, err := f.at(n); err != nil {

@@ -29,7 +29,7 @@ var splits = map[string]split{
 // spread carries out what concerns several nodes. done is false for all else.
 func (f *front) spread(cmd *command.Command, r *request) (done bool, err error) {
 	if s, ok := splits[cmd.Name]; ok {
-		return f.split(s, r), nil
+		return f.split(cmd, s, r), nil
 	}
 	switch cmd.Name {
 	case "scan":
@@ -49,7 +49,7 @@ func (f *front) spread(cmd *command.Command, r *request) (done bool, err error) 
 	if merge == nil {
 		return false, nil
 	}
-	f.all(r, merge)
+	f.all(r, merge, repeats(cmd, r.args))
 	return true, nil
 }
 
@@ -96,7 +96,7 @@ func spreadsOld(cmd *command.Command) func(replies [][]byte) []byte {
 }
 
 // split sends a command's keys to their nodes, by slots. It reports false if they are of one slot, or the call is not well formed.
-func (f *front) split(s split, r *request) bool {
+func (f *front) split(cmd *command.Command, s split, r *request) bool {
 	keys := r.args[1:]
 	if len(keys) == 0 {
 		return false
@@ -136,7 +136,7 @@ func (f *front) split(s split, r *request) bool {
 		if s.step == 2 || strings.EqualFold(string(r.args[0]), "del") {
 			f.written = c
 		}
-		f.put(&entry{kind: part, slot: int32(at), c: c, raw: raw, again: again, job: j, at: i})
+		f.put(&entry{kind: part, slot: int32(at), c: c, raw: raw, again: again, job: j, at: i, repeats: repeats(cmd, r.args)})
 	}
 	clear(f.args)
 	return true
@@ -171,12 +171,12 @@ func scatter(replies [][]byte, order []int, places map[int][]int, keys int) []by
 	})
 }
 
-// all sends a command to all primaries.
-func (f *front) all(r *request, merge func(replies [][]byte) []byte) {
+// all sends a command to all primaries. repeats is the entries'.
+func (f *front) all(r *request, merge func(replies [][]byte) []byte, repeats bool) {
 	raw := append([]byte(nil), r.raw...)
 	j := newJob(len(f.topology.primaries), merge)
 	for i, n := range f.topology.primaries {
-		e := entry{kind: part, slot: elsewhere, raw: raw, job: j, at: i}
+		e := entry{kind: part, slot: elsewhere, raw: raw, job: j, at: i, repeats: repeats}
 		if c, err := f.at(n); err != nil {
 			e.again = unreached(n, err)
 			e.again.last = true

@@ -21,6 +21,7 @@ type transaction struct {
 	watches  []int // slots of what is watched
 	watching *watching
 	aborted  bool // a command was refused here
+	changes  bool // it does, or may
 	held     []heldCommand
 	told     int // so many of held are answered
 
@@ -108,6 +109,7 @@ func (f *front) inTransaction(cmd *command.Command, r *request) error {
 			f.place(tx, c)
 		}
 	}
+	tx.changes = tx.changes || !repeats(cmd, r.args)
 	at := f.slotOf(cmd, r.args)
 	switch {
 	case at == noKeys && tx.c == nil:
@@ -295,7 +297,7 @@ func (f *front) execute(r *request) error {
 	case f.fails(tx.watching):
 		return f.aborted(tx, f.noTransaction())
 	}
-	f.put(&entry{kind: executed, slot: int32(max(tx.slot, 0)), c: tx.c, raw: bytes.Clone(r.raw), tx: tx})
+	f.put(&entry{kind: executed, slot: int32(max(tx.slot, 0)), c: tx.c, raw: bytes.Clone(r.raw), tx: tx, repeats: !tx.changes})
 	return nil
 }
 
