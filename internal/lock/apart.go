@@ -178,7 +178,10 @@ func (m *Manager) withdraw(ctx context.Context, s *Sequence, w *Waiter, grant ui
 	if grant > 0 || unsure {
 		released = m.provider.Release(call, s.Record, s.Claim, grant, false)
 	}
+	if released != nil {
+		m.Owes(s)
+	}
 	if err := errors.Join(left, released); err != nil {
-		m.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+		m.log.Warn("session not given back yet", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
 	}
 }

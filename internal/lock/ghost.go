@@ -25,9 +25,14 @@ const (
 	ghostRetry = 200 * time.Millisecond
 )
 
-// Inspector is a Provider that can say who holds a session.
-type Inspector interface {
+// inspector is a Provider that can say who holds a session.
+type inspector interface {
 	Inspect(ctx context.Context, r *tokenstore.Record, first int) (tokenstore.Inspection, error)
+}
+
+// Inspector is one that knows the newest grant besides.
+type Inspector interface {
+	inspector
 	// Newest is the largest grant that the proxy has seen.
 	Newest() uint64
 }

@@ -40,6 +40,7 @@ type Manager struct {
 	recent  recent
 	spans   spans
 	lately  lately
+	owed    owed
 	outside *outside                   // nil: the store itself grants
 	unfit   atomic.Pointer[UnfitError] // why nothing may be acquired
 

@@ -201,7 +201,8 @@ func (c *client) release(ctx context.Context, s *lock.Sequence, grant uint64) {
 	ctx, cancel := context.WithTimeout(ctx, giveBack)
 	defer cancel()
 	if err := c.srv.store.Release(ctx, s.Record, s.Claim, grant, false); err != nil {
-		c.srv.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+		c.srv.log.Warn("session not given back yet", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+		c.srv.locks.Owes(s)
 	}
 }
 
