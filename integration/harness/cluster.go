@@ -100,6 +100,7 @@ func (c *Cluster) start() *ClusterNode {
 	n := &ClusterNode{}
 	options := []RedisOption{withPort(port), WithArgs(
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
+		"--cluster-migration-barrier", "100", // replicas stay where they are: durability counts on them
 	)}
 	if c.severable {
 		n.source = fmt.Sprintf("127.0.0.%d", 10+len(c.Nodes))
