@@ -10,6 +10,15 @@ import (
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 )
 
+// keyAt is a guarded key that a node of a cluster has.
+func keyAt(cluster *harness.Cluster, n *harness.ClusterNode) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint("ctx:s", i); cluster.Of(key) == n {
+			return key
+		}
+	}
+}
+
 // Clients that each wait for the session that the next one holds: one of them is refused at once, and the others are
 // served. The wait is longer than the test's patience, so nobody is served because another's time is over.
 func TestOfClientsThatWaitForEachOtherOneGivesWay(t *testing.T) {
@@ -18,19 +27,27 @@ func TestOfClientsThatWaitForEachOtherOneGivesWay(t *testing.T) {
 	for name, kind := range map[string]struct {
 		clients int
 		want    []string // the command with which each asks for the next one's session
+		cluster bool     // each session is at another node
 	}{
-		"two that read":          {2, []string{"GET", ""}},
-		"three that read":        {3, []string{"GET", ""}},
-		"two that write blindly": {2, []string{"SET", "", "blind"}},
-		"two that read several":  {2, []string{"MGET", ""}},
+		"two that read":                    {2, []string{"GET", ""}, false},
+		"three that read":                  {3, []string{"GET", ""}, false},
+		"three that read at as many nodes": {3, []string{"GET", ""}, true},
+		"two that write blindly":           {2, []string{"SET", "", "blind"}, false},
+		"two that read several":            {2, []string{"MGET", ""}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := harness.StartRedis(t)
 			session := func(i int) string { return fmt.Sprintf("ctx:s%d", i%kind.clients) }
+			var url string
+			if kind.cluster {
+				cluster := harness.StartCluster(t, 3, 0)
+				url, session = cluster.URL(), func(i int) string { return keyAt(cluster, cluster.Nodes[i%kind.clients]) }
+			} else {
+				url = harness.StartRedis(t).URL()
+			}
 			all := make([]*party, kind.clients)
 			for i := range all {
 				proxy := harness.StartProxy(t, harness.ProxyOptions{
-					Name: fmt.Sprint(i), Redis: server, ConfigYAML: guarding(options...),
+					Name: fmt.Sprint(i), Upstream: url, ConfigYAML: guarding(options...),
 				})
 				all[i], _ = connect(t, fmt.Sprintf("client %d", i), proxy.Addr)
 				all[i].does("OK", "SET", session(i), "v")
