@@ -56,6 +56,41 @@ func TestAReadBehindOneThatWaitedGoesOnWithItsHold(t *testing.T) {
 	}, "the second read asks for no grant")
 }
 
+// Redis may end a wait by an error, as when it becomes a replica. What comes behind the wait says how the read goes on: if it has
+// the session, the client gets its reply, and nothing else; and if not, it waits on.
+func TestAWaitThatRedisEndsWithAnErrorIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for name, free := range map[string]bool{"the session is free": true, "the session is held": false} {
+		t.Run(name, func(t *testing.T) {
+			server := harness.StartRedis(t)
+			proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: endless("60s")})
+			line := lineFor(t, server, "ctx:s")
+			server.Client().Set(t.Context(), line.key, "v", 0)
+			holder, _ := connect(t, "holder", proxy.Addr)
+			holder.does("v", "GET", line.key)
+			waiter := line.join("the waiter", proxy)
+			if free {
+				line.redis.Del(t.Context(), line.hold)
+			}
+			harness.Eventually(t, 0, func() bool {
+				for client := range strings.Lines(line.redis.ClientList(t.Context()).Val()) {
+					if strings.Contains(client, "cmd=blpop") {
+						id := strings.TrimPrefix(strings.Fields(client)[0], "id=")
+						return line.redis.Do(t.Context(), "CLIENT", "UNBLOCK", id, "ERROR").Val() == int64(1)
+					}
+				}
+				return false
+			}, "the waiter's wait is ended")
+			if !free {
+				holder.does("OK", "SET", line.key, "v")
+			}
+			waiter.hears("v")
+			waiter.does("mine", "ECHO", "mine")
+			waiter.does("OK", "SET", line.key, "waiter")
+		})
+	}
+}
+
 // A client that leaves is noticed at once, though its command waits at the store.
 func TestClientsLeaveTheLineAtOnce(t *testing.T) {
 	t.Parallel()

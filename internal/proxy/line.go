@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -104,11 +105,16 @@ func (c *client) waitAtStore(s *lock.Sequence, p park) error {
 	if err != nil {
 		return err
 	}
-	if waited := c.exchange.Frame(c.asks[0].frame - 1); isError(waited) {
+	// If the client has its reply, it has the session, however the wait ended. And who was only woken up, as when Redis becomes a
+	// replica, hears from the begin how it goes on.
+	if waited := c.exchange.Frame(c.asks[0].frame - 1); isError(waited) && !c.exchange.Streamed && !bytes.HasPrefix(waited, unblocked) {
 		return replyError(waited)
 	}
 	return nil
 }
+
+// unblocked is how Redis ends a wait that it was told to end, or can't go on with.
+var unblocked = []byte("-UNBLOCKED ")
 
 // takePart takes the i-th session of a command, whoever grants. errAnew says that it was taken, but that others had their turn meanwhile.
 func (c *client) takePart(parts []part, i int, start time.Time) error {
