@@ -93,7 +93,9 @@ func (h *hoard) measure(b *testing.B) {
 		b.Fatalf("%s: write the data: %v", h.title, err)
 	}
 	redisBefore, usedBefore, residentBefore := usedMemory(b, server), used(b, proxy), resident(b, proxy.Pid())
-	if _, err := newSwarm(b, proxy.Addr, h.connections).times(h.n/h.connections, h.do); err != nil {
+	swarm := newSwarm(b, proxy.Addr, h.connections)
+	defer swarm.close() // the next one needs the files
+	if _, err := swarm.times(h.n/h.connections, h.do); err != nil {
 		b.Fatalf("%s: %v", h.title, err)
 	}
 	h.resident = append(h.resident, float64(resident(b, proxy.Pid())-residentBefore)/float64(h.n))
