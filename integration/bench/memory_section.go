@@ -15,7 +15,7 @@ func remembered(all []*hoard) report.Section {
 	}
 	return report.Section{
 		Name: "memory", Heading: "Memory",
-		Says: "How much larger a new proxy and a new Redis have become with so many of them, for each: what the proxy has in use on its heap and stacks after its collector has run, what it occupies before that, " +
+		Says: "How much larger a new proxy and a new Redis have become with so many of them, for each: what the proxy has in use on its heap and stacks after its collector has run some times, as it does in minutes, what it occupies before that, " +
 			"and what Redis has allocated, without the data itself. A client that has used guarded keys has a connection of its own to Redis, and the proxy remembers its session.",
 		Tables: []*report.Table{t},
 		Short:  []report.Short{{Name: "memory", Table: t}},

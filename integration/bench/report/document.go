@@ -92,13 +92,14 @@ func (d *Document) warning() string {
 	if _, err := fmt.Sscan(d.Machine.Load, &load); err == nil && load > busy*float64(d.Machine.Cores) {
 		why = append(why, fmt.Sprintf("the machine was busy when it began (load %.1f on %d cores)", load, d.Machine.Cores))
 	}
+	var warnings []string
+	if len(why) > 0 {
+		warnings = append(warnings, "A trial run, whose figures say little: "+strings.Join(why, ", and ")+".")
+	}
 	if d.Only != "" {
-		why = append(why, "of the sections only those are its own: "+d.Only)
+		warnings = append(warnings, "Measured in more than one go: of the last one are "+d.Only+", the other sections are of earlier ones.")
 	}
-	if len(why) == 0 {
-		return ""
-	}
-	return "A trial run, whose figures say little: " + strings.Join(why, ", and ") + "."
+	return strings.Join(warnings, " ")
 }
 
 func (d *Document) facts(b *strings.Builder) {
