@@ -22,7 +22,7 @@
 //     by the status page) go back to as many as there were before the first guest came, and no fence record is left at Redis. Connections that the
 //     proxy keeps for itself once it has needed them are bounded.
 //   - **Trends.** Heap after garbage collection, and resident memory: the median over the last third of the spells must not exceed that over the first
-//     third by more than a margin. What the proxy remembers for its status page is full before the first spell (fill.go).
+//     third, nor what was there before the first guest came, by more than a margin. What the proxy remembers for its status page is full before the first spell (fill.go).
 //   - **Updates** (ledger.go). Each that was acknowledged is there in the end, once; each of which nobody could tell is there once or not at all.
 //   - **Words.** A guest who was there during a fault may be told of it (trouble.go): its connection is lost, or FENCEDOWN, FENCEUNKNOWN, Redis's LOADING. Anybody else,
 //     and those whose proxy had no fault, must be served; a reply that never comes is no fault's.

@@ -91,8 +91,8 @@ func verdict(idle reading, during, after []reading) (table string, grown []strin
 	for _, t := range trends {
 		c := t.course(after)
 		fmt.Fprintf(&b, "%-30s %8.2f %17.2f %17.2f %8.2f\n", t.name, mb(t.of(idle)), mb(c.first), mb(c.last), mb(t.margin))
-		if c.last-c.first > t.margin {
-			grown = append(grown, fmt.Sprintf("%s by %d KiB", t.name, (c.last-c.first)/kilo))
+		if more := c.last - max(c.first, t.of(idle)); more > t.margin {
+			grown = append(grown, fmt.Sprintf("%s by %d KiB", t.name, more/kilo))
 		}
 	}
 	return b.String(), grown

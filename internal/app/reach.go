@@ -36,6 +36,7 @@ func (p *Proxy) reach(ctx context.Context) error {
 			return nil
 		}
 		p.disconnect(ctx)
+		p.forget()
 		left := p.cfg.Upstream.StartTimeout - time.Since(p.started)
 		if ctx.Err() != nil || !mayPass(err) || left < pause {
 			return err
@@ -163,6 +164,10 @@ func (p *Proxy) disconnect(ctx context.Context) {
 	if p.embedded != nil {
 		p.embedded.Close()
 	}
+}
+
+// forget is for the next attempt. A proxy that ends forgets nothing: its metrics are read to the last.
+func (p *Proxy) forget() {
 	p.locks, p.locker, p.listening, p.store, p.way, p.embedded, p.server = nil, nil, nil, nil, nil, nil, nil
 	p.hearing = sync.Once{}
 }
