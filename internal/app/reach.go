@@ -88,17 +88,17 @@ func (p *Proxy) connect(ctx context.Context) error {
 	p.endpoint = &upstream.Endpoint{Options: own, DialTimeout: cfg.Upstream.DialTimeout, Silencer: p.way.silencer()}
 	p.endpoint.Meter.ReadOnly = p.way.suspect()
 	if err := p.way.try(ctx, own); err != nil {
-		return fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+		return p.ofUpstream(err)
 	}
 	if p.observer != nil {
 		p.store = tokenstore.Unused(own)
 	} else if p.store, err = tokenstore.Open(ctx, own, cfg.Lock.Provider); err != nil {
-		return fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+		return p.ofUpstream(err)
 	}
 	p.store.LimitWaiters(cfg.Limits.Waiters)
 	if p.observer == nil {
 		if err := span(ctx, cfg, p.store); err != nil {
-			return fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+			return p.ofUpstream(err)
 		}
 	}
 	if err := p.lock(ctx); err != nil {
@@ -114,10 +114,15 @@ func (p *Proxy) connect(ctx context.Context) error {
 		Limits: proxy.Limits(cfg.Limits), Metrics: p.metrics, Log: p.log, Observer: p.observer, Spans: p.spans(), Hear: p.hear,
 		Clustered: cfg.Upstream.Clustered(), Node: cfg.Upstream.Cluster == config.ClusterPassthrough,
 	})
-	if err != nil {
-		return fmt.Errorf("upstream %s: %w", cfg.Upstream.Redacted(), err)
+	return p.ofUpstream(err)
+}
+
+// ofUpstream says of an error that it is the upstream's; nil is none.
+func (p *Proxy) ofUpstream(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("upstream %s: %w", p.cfg.Upstream.Redacted(), err)
 }
 
 // lock makes all that grants sessions, and tells of it.
@@ -134,9 +139,7 @@ func (p *Proxy) lock(ctx context.Context) error {
 		}
 	}
 	if p.cfg.Guards() {
-		if err := p.hear(ctx); err != nil {
-			return fmt.Errorf("upstream %s: %w", p.cfg.Upstream.Redacted(), err)
-		}
+		return p.ofUpstream(p.hear(ctx))
 	}
 	return nil
 }

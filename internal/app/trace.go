@@ -22,7 +22,7 @@ func (p *Proxy) trace(ctx context.Context) error {
 	}
 	salt, err := p.store.Salt(ctx)
 	if mayPass(err) {
-		return fmt.Errorf("upstream %s: the salt of traces: %w", p.cfg.Upstream.Redacted(), err)
+		return p.ofUpstream(fmt.Errorf("the salt of traces: %w", err))
 	}
 	if err != nil {
 		salt = rand.Text()

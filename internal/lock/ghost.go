@@ -130,24 +130,6 @@ func (m *Manager) hunt(ctx context.Context, store Inspector, newest uint64, all 
 	})
 }
 
-// inParallel does something with each of them, with so many at a time.
-func inParallel[T any](most int, all []T, do func(T)) {
-	each := make(chan T)
-	var work sync.WaitGroup
-	for range min(most, len(all)) {
-		work.Go(func() {
-			for one := range each {
-				do(one)
-			}
-		})
-	}
-	for _, one := range all {
-		each <- one
-	}
-	close(each)
-	work.Wait()
-}
-
 // lay ends a session's ghost, if it has one.
 func (m *Manager) lay(ctx context.Context, store Inspector, newest uint64, h heldLately, held uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)

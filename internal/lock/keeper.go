@@ -217,7 +217,7 @@ func (s *Sequence) holds(grant uint64) bool {
 	return s.state == Held && s.grant == grant
 }
 
-// release gives the hold back, once: if the store can't be reached, the lease ends it. Called
+// release gives the hold back. If the store can't be reached, that is owed (owed.go), until the lease ends it. Called
 // with mu held by somebody inside; mu is free during the call.
 func (s *Sequence) release(ctx context.Context, revoke bool) {
 	if s.state != Held {
@@ -228,9 +228,12 @@ func (s *Sequence) release(ctx context.Context, revoke bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	err := s.manager.provider.Release(ctx, s.Record, s.Claim, grant, revoke)
 	cancel()
+	if err != nil {
+		s.manager.Owes(s)
+	}
 	s.mu.Lock()
 	if err != nil {
-		s.log(slog.LevelWarn, "hold not released, its lease will end it", "error", err)
+		s.log(slog.LevelWarn, "hold not released yet", "error", err)
 	}
 }
 

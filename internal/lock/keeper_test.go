@@ -386,7 +386,27 @@ func TestAHoldThatACommitHasReleasedIsNotTakenUpAgain(t *testing.T) {
 	})
 }
 
-func TestAHoldThatIsNotReleasedIsLeftToItsLease(t *testing.T) {
+func TestAHoldThatCantBeReleasedIsReleasedWhenTheStoreAnswersAgain(t *testing.T) {
+	bubble(t, rule.Rule{Idle: 5 * time.Second}, func(w *world) {
+		a := w.client("a")
+		w.did(a.read("s", k1))
+		w.f.fail(true, "release")
+		w.pass(5 * time.Second)
+		a.in("s", Ended)
+		a.holds("s")
+		if !strings.Contains(w.logged.String(), "hold not released yet") {
+			w.Errorf("the log says nothing of it: %s", w.logged)
+		}
+		w.pass(5 * time.Second)
+		a.holds("s")
+		w.f.fail(false, "release")
+		w.pass(ghostRetry)
+		a.nobodyHolds("s")
+		w.did(a.write("s", k1)) // nobody has come since it was read
+	})
+}
+
+func TestAHoldThatIsNeverReleasedIsLeftToItsLease(t *testing.T) {
 	bubble(t, rule.Rule{Idle: 5 * time.Second}, func(w *world) {
 		a := w.client("a")
 		w.did(a.read("s", k1))
@@ -396,10 +416,10 @@ func TestAHoldThatIsNotReleasedIsLeftToItsLease(t *testing.T) {
 		a.holds("s")
 		w.pass(25 * time.Second)
 		a.nobodyHolds("s")
-		w.calls("release", 1)
-		if !strings.Contains(w.logged.String(), "its lease will end it") {
-			w.Errorf("the log says nothing of it: %s", w.logged)
-		}
+		w.pass(10 * time.Second)
+		tried := len(w.f.made("release"))
+		w.pass(time.Minute)
+		w.calls("release", tried)
 	})
 }
 

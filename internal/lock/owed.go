@@ -10,8 +10,8 @@ import (
 	"github.com/fence-proxy/fence-proxy/internal/tokenstore"
 )
 
-// A session may have been granted without its owner hearing of it: the connection broke, and the store could not be asked to take the
-// grant back, since it was down, or another was about to take its place. What was granted stands until its lease ends, in
+// A hold may stand that nobody has: the store could not be asked to end it, since it was down, or another was about to take its place. It
+// may even have been granted without its owner hearing of it, when the connection broke. It stands until its lease ends, in
 // everybody's way. So the proxy goes on asking until the store answers, or the lease is over.
 
 // owed are sequences for which the store may have a hold that nobody has.
@@ -21,7 +21,7 @@ type owed struct {
 	asking bool
 }
 
-// Owes has what the store may hold for the sequence's owner, who does not know of it, given back as soon as the store answers.
+// Owes has what the store may hold for the sequence's owner, who does not have it, given back as soon as the store answers.
 // It does not wait. Beyond 16,384 at a time leases end them.
 func (m *Manager) Owes(s *Sequence) {
 	if _, ok := m.provider.(inspector); !ok || m.elsewhere(s.Record) != nil {
@@ -104,7 +104,7 @@ func (m *Manager) settle(ctx context.Context, s *Sequence) bool {
 	if err := m.provider.Release(call, s.Record, s.Claim, h.Grant, false); err != nil {
 		return errors.Is(err, tokenstore.ErrLost)
 	}
-	m.log.LogAttrs(ctx, slog.LevelInfo, "a session was granted without an answer, and was given back when the store answered again",
+	m.log.LogAttrs(ctx, slog.LevelInfo, "a session could not be given back, and was when the store answered again",
 		slog.String("rule", s.Record.Rule), slog.String("session", s.Record.Session), slog.Uint64("grant", h.Grant))
 	return true
 }

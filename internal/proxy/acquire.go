@@ -164,7 +164,8 @@ func (c *client) returns(s *lock.Sequence, grant uint64) {
 	defer cancel()
 	s.Released(event.InVain)
 	if _, err := c.srv.locks.ReleaseGrant(ctx, s.Record, s.Claim, grant); err != nil {
-		c.srv.log.Warn("session not given back; its lease will end", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+		c.srv.log.Warn("session not given back yet", "rule", s.Record.Rule, "session", s.Record.Session, "error", err)
+		c.srv.locks.Owes(s)
 	}
 }
 
