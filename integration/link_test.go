@@ -49,6 +49,33 @@ func TestWaitIsAnsweredAsByRedis(t *testing.T) {
 	}
 }
 
+// Redis 7.2 and later do not wait for what another connection has written.
+func TestWaitCountsReplicasThatHaveTheClientsWrites(t *testing.T) {
+	t.Parallel()
+	server := harness.StartRedis(t, harness.WithArgs("--repl-diskless-sync-delay", "0"))
+	replica := replicate(t, server, 0)
+	if err := server.Client().Do(t.Context(), "ACL", "SETUSER", "bound", "on", ">secret", "resetkeys", "~k*", "+@all").Err(); err != nil {
+		t.Fatal(err)
+	}
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Redis: server, ConfigYAML: "rules: []\n"})
+	for _, login := range [][]string{nil, {"AUTH", "bound", "secret"}} { // the proxy's user, and one who may not write what is the fence's
+		crowd := crowd(t, proxy, 10)
+		for _, client := range crowd {
+			if login != nil {
+				client.does("OK", login...)
+			}
+			client.does("OK", "SET", "k", "v") // by now they share
+		}
+		client := crowd[0]
+		replica.Pause()
+		client.does("OK", "SET", "k", "w")
+		client.does(int64(0), "WAIT", "1", "100")
+		replica.Resume()
+		client.does("OK", "SET", "k", "x")
+		client.does(int64(1), "WAIT", "1", "0")
+	}
+}
+
 // A Redis that does not answer must not keep the proxy from ending.
 func TestSigtermEndsAProxyWhoseRedisIsFrozen(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ fi
 [ $# -gt 0 ] || set -- redis-6.0 redis-8.0 valkey-8.0 valkey-8.1
 
 packages=(./internal/command ./internal/tokenstore ./internal/doctor)
-telling='ServedAsByRedis|SoundAsAtRedis|AsRedisWould|RedissOwn|AreRedisOwnBytes|AreRediss?OwnBytes|TurnedOff|Invalidation|LogsOut|TheRecipe|AFailedLogin|WritesThatCameLater|(IsToldBy|KnownTo)Redis|GuardsRights|TheDocsName'
+telling='ServedAsByRedis|SoundAsAtRedis|AsRedisWould|RedissOwn|AreRedisOwnBytes|AreRediss?OwnBytes|TurnedOff|Invalidation|LogsOut|TheRecipe|AFailedLogin|WritesThatCameLater|(IsToldBy|KnownTo)Redis|GuardsRights|TheDocsName|IsOnTheReplica|WaitCountsReplicas'
 cases='TestCasesInEveryMode/Case_(12|50|51|52|54|55|57|58|68|69),'
 
 failed=()

@@ -27,7 +27,7 @@
 //   - **Words.** A guest who was there during a fault may be told of it (trouble.go): its connection is lost, or FENCEDOWN, FENCEUNKNOWN, Redis's LOADING. Anybody else,
 //     and those whose proxy had no fault, must be served; a reply that never comes is no fault's.
 //
-// go test alone plays a short form without faults.
+// go test alone plays a short form.
 //
 // In the end it prints how fast new guests were served again after each kind of fault, what guests were told, and what the subject has used.
 //

@@ -11,7 +11,7 @@ import (
 
 var (
 	duration = flag.Duration("duration", 20*time.Second, "how long the soak lasts, in `time`; four spells at least")
-	faulty   = flag.Bool("faults", false, "whether there are faults")
+	faulty   = flag.Bool("faults", true, "whether there are faults")
 	seed     = flag.Uint64("seed", 0, "what the faults follow from, a `number`; 0 makes one up")
 )
 

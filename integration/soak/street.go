@@ -188,7 +188,7 @@ func (s *street) calm(idle reading) (after reading) {
 	var kept []string
 	defer func() {
 		if s.Failed() {
-			s.Logf("kept after a minute: %s", strings.Join(kept, ", "))
+			s.Logf("kept after a minute: %s; connections that the other side has closed: %v\n%s", strings.Join(kept, ", "), after.dead, s.home.stacks())
 		}
 	}()
 	harness.Eventually(s, time.Minute, func() bool {

@@ -38,17 +38,18 @@ type subject struct {
 // reading is what a subject uses, and what it says it has.
 type reading struct {
 	goroutines  int
-	heap        int64 // bytes that are in use after garbage collection
-	resident    int64 // bytes of memory that the process has
-	descriptors int   // open files and sockets, those to Redis aside
-	clients     int   // connected
-	own         int   // connections to Redis that are one client's
-	holds       int   // by the metric
-	waiting     int   // likewise
-	open        int   // holds that the status page lists
-	queues      int   // sessions with waiters that it lists
-	spare       int   // connections to Redis that are no client's: those that clients share and the proxy's own, which stay open
-	records     int   // keys under the reserved prefix, at Redis
+	heap        int64        // bytes that are in use after garbage collection
+	resident    int64        // bytes of memory that the process has
+	descriptors int          // open files and sockets, those to Redis aside
+	clients     int          // connected
+	own         int          // connections to Redis that are one client's
+	holds       int          // by the metric
+	waiting     int          // likewise
+	open        int          // holds that the status page lists
+	queues      int          // sessions with waiters that it lists
+	spare       int          // connections to Redis that are no client's: those that clients share and the proxy's own, which stay open
+	dead        []connection // of these, closed at the other side
+	records     int          // keys under the reserved prefix, at Redis
 }
 
 // startSubject starts a proxy whose configuration, but for its addresses, is the text.
@@ -74,8 +75,13 @@ func (s *subject) read() (r reading) {
 	r.holds = int(s.Metric("fence_proxy_holds"))
 	r.waiting = int(s.Metric("fence_proxy_queue_length"))
 	r.open, r.queues = s.total("holds"), s.total("queues")
-	toRedis := len(s.relay.Connections())
-	r.descriptors, r.spare = descriptors(s.tb, s.Pid())-toRedis, toRedis-r.own
+	toRedis := connectionsTo(s.tb, s.Pid(), s.relay.Addr)
+	r.descriptors, r.spare = descriptors(s.tb, s.Pid())-len(toRedis), len(toRedis)-r.own
+	for _, c := range toRedis {
+		if c.state != "established" {
+			r.dead = append(r.dead, c)
+		}
+	}
 	conn, err := net.Dial("tcp", s.gauge)
 	if err != nil {
 		s.tb.Fatalf("read the gauge: %v", err)

@@ -35,6 +35,7 @@ func (c *client) drop() {
 	<-c.received
 	c.up = nil
 	c.carried, c.identified = true, false
+	c.elsewhere.some = true
 	c.watched.gone()
 	c.adrift.Store(false)
 }

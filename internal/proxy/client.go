@@ -84,9 +84,11 @@ type client struct {
 	skipped  bool   // … since CLIENT REPLY SKIP came before it
 	armed    []byte // the CLIENT CACHING that is about it (tracking.go)
 	carried  bool   // its upstream connection is not its first
-	grants   grants // that it has acquired, and acts under
-	doing    uint64 // the grant that the present command is done under (do.go)
-	traces   traces // of the application
+
+	elsewhere elsewhere
+	grants    grants // that it has acquired, and acts under
+	doing     uint64 // the grant that the present command is done under (do.go)
+	traces    traces // of the application
 
 	seen    *observe.Conn // nil unless the proxy observes
 	library struct{ name, version string }
@@ -134,16 +136,26 @@ func newClient(s *Server, conn net.Conn) *client {
 	return c
 }
 
-// run is the client's life.
+// run is the client's life. Its functions, down to where the next command is waited for, have small frames: then an idle client's
+// stack can be a small one again, whatever a command of its took.
 func (c *client) run() {
 	defer c.nc.Close()
+	c.arrive()
+	c.depart(c.commands())
+}
+
+// arrive makes the client known.
+func (c *client) arrive() {
 	c.owner = c.srv.locks.Owner(c.identity())
 	c.owner.Belongs(c.label())
 	c.waiter = c.srv.locks.Waiter()
 	if c.srv.observer != nil {
 		c.seen = c.srv.observer.Connect(c.address())
 	}
-	err := c.commands()
+}
+
+// depart lets go of all that the client has, when an error has ended its commands.
+func (c *client) depart(err error) {
 	if errors.Is(err, io.EOF) {
 		c.hearOut()
 	}
@@ -170,17 +182,20 @@ func (c *client) commands() error {
 		if err != nil {
 			return err
 		}
-		c.handling.Lock()
-		if c.isStranger() {
-			err = c.admit(req)
-		} else {
-			err = c.handle(req)
-		}
-		c.handling.Unlock()
-		if err != nil {
+		if err := c.process(req); err != nil {
 			return err
 		}
 	}
+}
+
+// process handles one command.
+func (c *client) process(req resp.Request) error {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	if c.isStranger() {
+		return c.admit(req)
+	}
+	return c.handle(req)
 }
 
 // next returns the client's next command. Before it waits for one, everything that is on its way
@@ -192,10 +207,7 @@ func (c *client) next() (resp.Request, error) {
 	for {
 		req, n, err := c.parser.Next(c.in.bytes())
 		if err != nil {
-			c.hush()
-			_ = c.refuse(c.unread(err))
-			_ = c.flush()
-			c.finish()
+			c.turnAway(err)
 			return req, err
 		}
 		if n > 0 {
@@ -224,6 +236,14 @@ func (c *client) next() (resp.Request, error) {
 		}
 		c.sample()
 	}
+}
+
+// turnAway refuses a request that can't be read.
+func (c *client) turnAway(err error) {
+	c.hush()
+	_ = c.refuse(c.unread(err))
+	_ = c.flush()
+	c.finish()
 }
 
 func (c *client) flush() error {

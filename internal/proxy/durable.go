@@ -106,7 +106,7 @@ func (c *client) replicated(l lostWrite, whole bool) error {
 }
 
 // askReplicas asks over another connection. There WAIT counts the replicas that have all that Redis had written before that connection's
-// last command. That may be another Redis by now, to which the write never came: only one whose record has the write's token stored
+// own last write, so one is made. That may be another Redis by now, to which the write never came: only one whose record has the write's token stored
 // can tell.
 func (c *client) askReplicas(l lostWrite, d rule.Durability) {
 	up, err := c.anew(l.body)
@@ -117,11 +117,12 @@ func (c *client) askReplicas(l lostWrite, d rule.Durability) {
 	x := upstream.NewExchange()
 	x.Reset(3, -1, false, nil)
 	ask := c.srv.store.AppendVerify(nil, part.Record)
-	ask = tokenstore.AppendPlace(ask, part.Record) // or WAIT would be for whichever of a cluster's nodes
+	ask = tokenstore.AppendOwnWrite(ask, part.Record.Area) // in a cluster it also leads to the node that WAIT is for
 	if err := c.roundTripOn(up, x, appendWait(ask, d)); err != nil {
 		return
 	}
-	if stored, err := c.srv.store.ParseVerify(x.Frame(0)); err == nil && part.IsStored(stored, c.commit.block.Floor) {
+	written := len(x.Frame(1)) > 0 && x.Frame(1)[0] == '+'
+	if stored, err := c.srv.store.ParseVerify(x.Frame(0)); err == nil && written && part.IsStored(stored, c.commit.block.Floor) {
 		c.replicas = count(x.Frame(2))
 	}
 }

@@ -212,6 +212,7 @@ func (c *client) leave() {
 	_ = c.up.Close()
 	c.up = nil
 	c.carried, c.identified, c.blocks = true, false, false
+	c.elsewhere.some = true
 	c.watched.gone()
 }
 

@@ -21,7 +21,7 @@ func (c *client) pass(cmd *command.Command, req resp.Request) error {
 	if _, ok := sticky[name]; ok || cmd == nil {
 		c.state.alone = true
 	}
-	switch shared, err := c.share(cmd, req.Raw); {
+	switch shared, err := c.share(cmd, req); {
 	case err != nil:
 		return c.broken(err)
 	case shared:
@@ -151,13 +151,14 @@ func (c *client) change(cmd *command.Command, name string, req resp.Request) err
 	case "sync", "psync":
 		c.replicate(req)
 		return nil
-	case "wait":
-		c.overtake()
+	case "wait", "waitaof":
+		return c.wait(req)
 	default:
 		if listsKeys(name) && !c.state.multi {
 			return c.list(name, req)
 		}
 	}
+	c.wroteHere(cmd, req.Args)
 	c.up.Pass(req.Raw, 1)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fence-proxy/fence-proxy/internal/command"
+	"github.com/fence-proxy/fence-proxy/internal/resp"
 	"github.com/fence-proxy/fence-proxy/internal/upstream"
 )
 
@@ -103,17 +104,9 @@ func (s *shares) close() {
 
 const ping = "*1\r\n$4\r\nPING\r\n"
 
-// overtake prepares a WAIT, which waits for the writes made before the last command of its own
-// connection: any command will do to count those on another one.
-func (c *client) overtake() {
-	if (c.shared != nil || c.carried) && !c.state.multi {
-		c.up.Drop([]byte(ping), 1)
-	}
-}
-
 // share collects a command for a shared connection, and reports false if it must go on the
 // client's own.
-func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
+func (c *client) share(cmd *command.Command, req resp.Request) (bool, error) {
 	if c.seen != nil || c.state.alone || c.state.multi || c.state.watching || c.silent || !shareable(cmd) {
 		return false, nil
 	}
@@ -139,9 +132,13 @@ func (c *client) share(cmd *command.Command, raw []byte) (bool, error) {
 			return false, nil // its replies had better wait in Redis
 		}
 	}
-	c.call.Requests = c.in.join(c.call.Requests, raw)
+	c.call.Requests = c.in.join(c.call.Requests, req.Raw)
 	c.call.Frames++
-	c.callWrites = c.callWrites || cmd.Is(command.FlagWrite)
+	if cmd.Is(command.FlagWrite) {
+		if c.callWrites = true; !c.apart {
+			c.wroteElsewhere(cmd, req.Args)
+		}
+	}
 	if len(c.call.Requests) >= sharedMost {
 		return true, c.sendShared()
 	}

@@ -156,6 +156,12 @@ func (c *client) sendWrite(p plan, b body, up *upstream.Conn) error {
 	}
 	c.send, w.block = c.srv.store.AppendCommit(c.send[:0], c.state.db, w.parts, caching, b.raw, b.count, stands)
 	c.unwatched(up)
+	if up != c.up {
+		c.elsewhere.some = true
+	}
+	if len(w.parts) > 0 {
+		c.elsewhere.slot = w.parts[0].Record.Slot
+	}
 	x.Reset(w.block.Frames, w.block.Exec, true, c.decideWrite)
 	x.Makes = true
 	switch {

@@ -18,7 +18,6 @@ type Conn struct {
 	read  attempt
 	write attempt
 	loop  loop
-	peer  peer
 
 	writeOnce func(fd uintptr) bool
 
@@ -50,7 +49,6 @@ func New(nc net.Conn) *Conn {
 	c.write.run = c.tryWrite
 	c.writeOnce = func(fd uintptr) bool { c.tryWrite(fd); return true }
 	c.loop.run = c.tryLoop
-	c.peer.run = c.peer.look
 	return c
 }
 

@@ -1,9 +1,13 @@
 package socket
 
 import (
+	"errors"
 	"io"
 	"syscall"
 )
+
+// ErrStale says that something has come on an idle connection, be it its end: nothing was sent. A byte that had come is lost.
+var ErrStale = errors.New("something has come unasked")
 
 // Taker takes what arrives. Its methods are called in turn, by one goroutine.
 type Taker interface {
@@ -20,6 +24,7 @@ type loop struct {
 	requests [][]byte // to be sent first
 	to       Taker
 	err      error
+	unasked  [1]byte
 	vector   vector
 	run      func(fd uintptr) bool
 }
@@ -27,8 +32,8 @@ type loop struct {
 // Receive hands what arrives to a taker, until that wants no more, or the error that it returns.
 func (c *Conn) Receive(to Taker) error { return c.Exchange(nil, to) }
 
-// Exchange sends requests and receives the answer as Receive does. Nothing may be on its way here
-// before the requests are sent: what comes without one is only seen with what comes later.
+// Exchange sends requests and receives the answer as Receive does. Where something has come without a request the error is
+// [ErrStale]: the connection is of no use.
 func (c *Conn) Exchange(requests [][]byte, to Taker) error {
 	if c.raw == nil {
 		return c.exchange(requests, to)
@@ -44,11 +49,15 @@ func (c *Conn) Exchange(requests [][]byte, to Taker) error {
 	return err
 }
 
-// tryLoop reports false when it waits for data. From the start of the loop on the poller keeps in
-// mind that data have come: behind a request there is no need to try whether some are there.
+// tryLoop reports false when it waits for data. From the start of the loop on the poller keeps in mind that something has come. What
+// had come before it may have forgotten; so that is looked for first, and behind a request there is no need to try.
 func (c *Conn) tryLoop(fd uintptr) bool {
 	l := &c.loop
 	if l.requests != nil {
+		if _, errno := read(fd, l.unasked[:]); errno != syscall.EAGAIN {
+			l.err = ErrStale
+			return true
+		}
 		sent, err := c.send(fd, l.requests)
 		l.requests = nil
 		if err != nil {
@@ -116,9 +125,13 @@ func (c *Conn) writeAll(requests [][]byte, skip int) error {
 	return nil
 }
 
-// exchange is Exchange where there is no plain socket.
+// exchange is Exchange where there is no plain socket. What comes under TLS may be TLS's own: the end alone is looked for. Should it
+// come later, the read finds it.
 func (c *Conn) exchange(requests [][]byte, to Taker) error {
 	defer to.Rest()
+	if requests != nil && c.HungUp() {
+		return ErrStale
+	}
 	for _, r := range requests {
 		if len(r) == 0 {
 			continue

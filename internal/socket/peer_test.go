@@ -5,23 +5,6 @@ import (
 	"testing"
 )
 
-func TestIdleUntilSomethingComes(t *testing.T) {
-	for what, does := range map[string]func(far net.Conn){
-		"a byte":  func(far net.Conn) { _, _ = far.Write([]byte("x")) },
-		"its end": func(far net.Conn) { _ = far.Close() },
-	} {
-		t.Run(what, func(t *testing.T) {
-			c, far := tcp(t)
-			if !c.Idle() {
-				t.Fatal("not idle at first")
-			}
-			does(far)
-			for c.Idle() { // until it has arrived
-			}
-		})
-	}
-}
-
 func TestAHangUpIsSeenBehindData(t *testing.T) {
 	c, far := tcp(t)
 	_, _ = far.Write([]byte("x"))
@@ -55,7 +38,7 @@ func TestAPipeCannotBeProbed(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
 	_ = far.Close()
-	if c := New(near); c.HungUp() || !c.Idle() || c.Unread() != 0 {
+	if c := New(near); c.HungUp() || c.Unread() != 0 {
 		t.Error("its end is said to be known")
 	}
 }

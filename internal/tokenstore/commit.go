@@ -151,9 +151,10 @@ func (s *Store) AppendCommit(dst []byte, db int, parts []Commit, before, command
 
 func appendSelect(dst []byte, db int) []byte { return appendStrings(dst, "SELECT", strconv.Itoa(db)) }
 
-// AppendPlace appends a command that may write, and does nothing: of a cluster's nodes the record's carries it out.
-func AppendPlace(dst []byte, r *Record) []byte {
-	return append(dst, appendStrings(nil, "EVAL", "return 0", "1", r.token)...)
+// AppendOwnWrite appends a write of a key that is gone after a millisecond. A WAIT behind it is for all that was written before at the
+// node which it leads to: since Redis 7.2 WAIT is for what its own connection has written, and does not wait when that is nothing.
+func AppendOwnWrite(dst []byte, at Area) []byte {
+	return append(dst, appendStrings(nil, "EVAL", "return redis.call('set', KEYS[1], '', 'px', 1)", "1", at.base("", "")+"w:own")...)
 }
 
 // AppendWatch appends a WATCH of one record's token key.

@@ -108,15 +108,23 @@ func (s *Shared) exchange(calls []*Call, own *Call) error {
 	return err
 }
 
+// carry makes the exchange, over another connection if the one that there is has ended meanwhile.
 func (s *Shared) carry(requests [][]byte) error {
-	if s.nc != nil && !s.nc.Idle() {
-		s.drop()
-	}
-	if s.nc == nil {
-		if err := s.connect(); err != nil {
+	if s.nc != nil {
+		err := s.send(requests)
+		if !errors.Is(err, socket.ErrStale) {
 			return err
 		}
+		s.drop()
 	}
+	if err := s.connect(); err != nil {
+		return err
+	}
+	return s.send(requests)
+}
+
+// send sends requests and takes their replies.
+func (s *Shared) send(requests [][]byte) error {
 	s.batch.send()
 	if err := s.nc.Exchange(requests, (*sharedTaker)(s)); err != nil {
 		return fmt.Errorf("%w: %w", ErrLost, err)

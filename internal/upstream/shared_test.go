@@ -144,7 +144,7 @@ func TestAConnectionThatEndedWhileIdleIsReplacedBeforeAnythingIsSent(t *testing.
 			t.Fatalf("call %d: %q, %v", i, got, err)
 		}
 		e.closeAll()
-		for s.nc.Idle() { // until the end has arrived
+		for !s.nc.HungUp() { // until the end has arrived
 		}
 	}
 	if n := e.dialled.Load(); n != 5 {
