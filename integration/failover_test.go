@@ -176,6 +176,16 @@ func (l *failoverLoad) follow(primary *harness.SentinelNode) {
 	hasFollowed(l.T, primary, l.proxies...)
 }
 
+// resumes waits until all goes on at another primary. How long that takes counts from when the Sentinels have made it one.
+func (l *failoverLoad) resumes(what string, old *harness.SentinelNode) {
+	l.Helper()
+	primary := l.set.WaitOther(old)
+	since := time.Now()
+	l.follow(primary)
+	l.goesOn()
+	l.Logf("%s: every owner has gone on %v after another node has become the primary", what, time.Since(since).Round(time.Millisecond))
+}
+
 // hasFollowed waits until the primary is the last one that proxies have found; they may have followed it before.
 func hasFollowed(t *testing.T, primary *harness.SentinelNode, proxies ...*harness.Proxy) {
 	t.Helper()
@@ -255,8 +265,7 @@ func TestLoadGoesOnWhenThePrimaryIsKilled(t *testing.T) {
 		}, "it has closed all connections")
 		l.loses(old)
 		old.Kill()
-		l.follow(l.set.WaitOther(old))
-		l.goesOn()
+		l.resumes("the end of the primary", old)
 		old.Join()
 		old.Relay.Restore()
 		old.Restart()
@@ -271,8 +280,7 @@ func TestLoadLeavesAPrimaryThatWasReplaced(t *testing.T) {
 	l := startFailoverLoad(t)
 	old := l.set.Primary()
 	old.Isolate()
-	l.follow(l.set.WaitOther(old))
-	l.goesOn()
+	l.resumes("a primary that is cut off from all others, and not from clients", old)
 	before := old.Client().Get(t.Context(), "ctx:s0").Val()
 	l.goesOn()
 	l.loses(old)

@@ -1,6 +1,6 @@
 // ioredis as an agent uses it; report.js has the usage.
 
-import { Redis } from 'ioredis';
+import { Cluster, Redis } from 'ioredis';
 import * as r from './report.js';
 
 const connect = (options) => new Redis({ port: r.port, ...options });
@@ -197,9 +197,26 @@ async function shared() {
   });
 }
 
+async function cluster() {
+  const client = new Cluster([{ host: '127.0.0.1', port: Number(r.port) }]);
+  await r.cluster(client, {
+    pipelined: async (keys) => {
+      const pipeline = client.pipeline();
+      for (const key of keys) pipeline.get(key);
+      return (await pipeline.exec()).filter(([err, reply], i) => err === null && reply === `[${i}]`).length;
+    },
+    subscriber: async (hears) => {
+      const other = new Cluster([{ host: '127.0.0.1', port: Number(r.port) }]);
+      other.on('message', (_, message) => hears(message));
+      await other.subscribe('news');
+    },
+    publish: (message) => client.publish('news', message),
+  });
+}
+
 const turns = (options) => r.step('turns', () => r.turns(connect(), 'ioredis', options));
 
 await r.run({
-  handshake, use, killed, refusals, workers, shared,
+  handshake, use, killed, refusals, workers, shared, cluster,
   turns: () => turns({}), 'shared turns': () => turns({ shared: true }), ...r.crowds(connect, 'ioredis'),
 });

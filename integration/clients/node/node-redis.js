@@ -1,6 +1,6 @@
 // node-redis as an agent uses it; report.js has the usage.
 
-import { createClient, createClientPool, defineScript, ErrorReply, RESP_TYPES, WatchError } from 'redis';
+import { createClient, createClientPool, createCluster, defineScript, ErrorReply, RESP_TYPES, WatchError } from 'redis';
 import * as r from './report.js';
 
 const RESP = Number(r.protocol);
@@ -230,11 +230,27 @@ async function shared() {
   });
 }
 
+async function cluster() {
+  const connect = () =>
+    createCluster({ rootNodes: [{ socket: { host: '127.0.0.1', port: Number(r.port) } }], defaults: { RESP } })
+      .on('error', () => {})
+      .connect();
+  const client = await connect();
+  await r.cluster(client, {
+    pipelined: async (keys) => {
+      const replies = await Promise.all(keys.map((key) => client.get(key))); // one tick, one write
+      return replies.filter((reply, i) => reply === `[${i}]`).length;
+    },
+    subscriber: async (hears) => (await connect()).subscribe('news', hears),
+    publish: (message) => client.publish('news', message),
+  });
+}
+
 const turns = (client, options) =>
   r.step('turns', async () => r.turns(await client, `node-redis RESP${RESP}`, options));
 
 await r.run({
-  handshake, use, killed, refusals, workers, shared,
+  handshake, use, killed, refusals, workers, shared, cluster,
   turns: () => turns(connect(), {}), 'shared turns': () => turns(connect(), { shared: true }),
   ...r.crowds(connect, `node-redis RESP${RESP}`),
   'pooled turns': () => turns(openPool(16), {}), 'pooled shared turns': () => turns(openPool(16), { shared: true }),

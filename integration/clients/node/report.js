@@ -98,6 +98,25 @@ export async function crowd(client, name, { tasks, turns, thinks }) {
   return [acknowledged, refusals, (Date.now() - began) / 1000];
 }
 
+// cluster is what a client for clusters does: it finds out who has which slot, and then goes where a key's is.
+export async function cluster(client, { pipelined, subscriber, publish }) {
+  await step('cycles', async () => {
+    for (const i of range(50)) {
+      const doc = JSON.parse((await client.get(`ctx:${i}`)) ?? '[]');
+      await client.set(`ctx:${i}`, JSON.stringify([...doc, i]));
+    }
+    return 'done';
+  });
+  await step('pipeline', () => pipelined(range(50).map((i) => `ctx:${i}`)));
+  await step('message', async () => {
+    const messages = [];
+    await subscriber((message) => messages.push(message));
+    await publish('hello');
+    await until(() => messages.length > 0);
+    return messages;
+  });
+}
+
 // crowds are the tasks of that name, by how many there are.
 export const crowds = (client, name) => Object.fromEntries([1, 2, 8].map((tasks) => [
   `crowd of ${tasks}`,
