@@ -76,6 +76,27 @@ func TestWaitCountsReplicasThatHaveTheClientsWrites(t *testing.T) {
 	}
 }
 
+func TestWaitCountsReplicasOfTheNodeThatWasWrittenTo(t *testing.T) {
+	t.Parallel()
+	c := harness.StartCluster(t, 3, 1)
+	proxy := harness.StartProxy(t, harness.ProxyOptions{Upstream: c.URL(), ConfigYAML: "rules: []\n"})
+	crowd := crowd(t, proxy, 10)
+	for _, client := range crowd {
+		client.does("OK", "SET", "k", "v") // by now they share
+	}
+	for _, slot := range []int{100, 5561, 11022} {
+		key, replica := c.Key(slot, "k"), c.Replicas(c.Owner(slot))[0]
+		for _, client := range crowd[:3] {
+			replica.Pause()
+			client.does("OK", "SET", key, "w")
+			client.does(int64(0), "WAIT", "1", "50")
+			replica.Resume()
+			client.does("OK", "SET", key, "x")
+			client.does(int64(1), "WAIT", "1", "0")
+		}
+	}
+}
+
 // A Redis that does not answer must not keep the proxy from ending.
 func TestSigtermEndsAProxyWhoseRedisIsFrozen(t *testing.T) {
 	t.Parallel()
