@@ -24,11 +24,17 @@ func TestAReadBehindWhatIsSentAgainIsCarriedOutBehindIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := 1; n < 5; n++ {
-			l.expect("EVALSHA "+digest+" 1 {k}n", fmt.Sprintf(":%d\r\n", n), "GET {k}n", fmt.Sprintf("$1\r\n%d\r\n", n), "GETEX {k}n", fmt.Sprintf("$1\r\n%d\r\n", n))
+		forget := func() {
 			if err := of.Of("{k}n").Client().ScriptFlush(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
+		}
+		for n := 1; n < 5; n++ {
+			l.expect("EVALSHA "+digest+" 1 {k}n", fmt.Sprintf(":%d\r\n", n), "GET {k}n", fmt.Sprintf("$1\r\n%d\r\n", n), "GETEX {k}n", fmt.Sprintf("$1\r\n%d\r\n", n))
+			forget()
+			key := fmt.Sprint("{k}new", n) // which all nodes are asked for
+			l.expect("EVALSHA "+digest+" 1 "+key, ":1\r\n", "KEYS "+key, fmt.Sprintf("*1\r\n$%d\r\n%s\r\n", len(key), key))
+			forget()
 		}
 	})
 	t.Run("a slot is on its way", func(t *testing.T) {
