@@ -150,10 +150,10 @@ var All = []Promise{
 		"unguarded-untouched", "5. unguarded traffic is untouched",
 		"unguarded SETs are acknowledged and dropped",
 		[]Patch{
-			{"internal/proxy/pass.go", "\tswitch shared, err := c.share(cmd, req.Raw); {\n", `	if breakage.Is("unguarded-untouched") && name == "set" {
+			{"internal/proxy/pass.go", "\tswitch shared, err := c.share(cmd, req); {\n", `	if breakage.Is("unguarded-untouched") && name == "set" {
 		return c.local([]byte("+OK\r\n"))
 	}
-	switch shared, err := c.share(cmd, req.Raw); {
+	switch shared, err := c.share(cmd, req); {
 `},
 		},
 	},
