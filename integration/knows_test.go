@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fence-proxy/fence-proxy/integration/harness"
 	"github.com/fence-proxy/fence-proxy/internal/command"
 )
@@ -47,6 +49,27 @@ func takes(t *testing.T, server *harness.Redis, call ...any) bool {
 		t.Logf("this server does not take %v: %v", call, err)
 	}
 	return err == nil
+}
+
+// findsOut reports whether the proxy can find out at a server what became of a write whose answer was lost: that takes CLIENT INFO
+// (docs/servers.md).
+func findsOut(t *testing.T, server redis.UniversalClient) bool {
+	t.Helper()
+	return server.Do(t.Context(), "CLIENT", "INFO").Err() == nil
+}
+
+// hearsOfLost takes the reply to a write of which the relay has cut off one direction: want, with a server where what became of it
+// is found out, and else FENCEUNKNOWN. It returns whether the write is applied, once.
+func (p *party) hearsOfLost(server *harness.Redis, cut harness.Direction, want any) (applied bool) {
+	p.t.Helper()
+	if findsOut(p.t, server.Client()) {
+		p.hears(want)
+		return true
+	}
+	if message := p.hearsError("FENCEUNKNOWN"); !strings.Contains(message, "may or may not have been applied") {
+		p.t.Errorf("%s hears %q", p.name, message)
+	}
+	return cut == harness.ToClient
 }
 
 // lacking tells which commands came after a server's. It asks once, so that it is in nobody's way.

@@ -26,9 +26,9 @@ type tlsWorld struct {
 	client *harness.Certificate
 	redis  *harness.Redis
 	proxy  *harness.Proxy
-	addr   string // of the proxy under TLS
-	secure string // of the Redis
-	dir    string // the proxy's files, as Kubernetes has them: links to ..data, which is a link
+	addr   string         // of the proxy under TLS
+	secure *harness.Relay // the way to the Redis under TLS
+	dir    string         // the proxy's files, as Kubernetes has them: links to ..data, which is a link
 }
 
 func newTLSWorld(t *testing.T) *tlsWorld {
@@ -36,7 +36,7 @@ func newTLSWorld(t *testing.T) *tlsWorld {
 	w := &tlsWorld{T: t, ca: harness.NewAuthority(t), dir: t.TempDir()}
 	w.client = w.ca.Sign("client")
 	w.redis = harness.StartRedis(t, harness.WithTLS(w.ca))
-	w.secure = w.redis.Secure
+	w.secure = harness.StartRelay(t, w.redis.Secure)
 	w.swap(w.ca.Sign("proxy"))
 	for _, name := range []string{"tls.crt", "tls.key"} {
 		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(w.dir, name)); err != nil {
@@ -49,7 +49,7 @@ upstream:
   url: "rediss://%s"
   tls: {ca: %q, cert: %q, key: %q}
 tls: {listen: %q, cert: %q, key: %q, client_ca: %q}
-`, w.secure, w.ca.File, w.client.Cert, w.client.Key, w.addr, filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), w.ca.File) + guarding()})
+`, w.secure.Addr, w.ca.File, w.client.Cert, w.client.Key, w.addr, filepath.Join(w.dir, "tls.crt"), filepath.Join(w.dir, "tls.key"), w.ca.File) + guarding()})
 	return w
 }
 
@@ -124,7 +124,7 @@ func TestAGuardedCycleUnderTLSOnBothSides(t *testing.T) {
 	}
 	a.hears(int64(pipelined + 1))
 	aConn.ExpectClosed()
-	if n := strings.Count(w.redis.Client().ClientList(t.Context()).Val(), "laddr="+w.secure); n == 0 {
+	if w.secure.RoundTrips() == 0 {
 		t.Error("the proxy's connections are not under TLS")
 	}
 }
@@ -215,10 +215,10 @@ func TestTheWrongSideOfTLSIsSaid(t *testing.T) {
 	})
 	for name, c := range map[string]struct{ url, tls, want string }{
 		"a Redis without TLS":          {"rediss://" + w.redis.Addr, "", "write redis://"},
-		"a Redis with TLS":             {"redis://" + w.secure, "", "write rediss://"},
-		"an authority not believed":    {"rediss://" + w.secure, "", "upstream.tls.ca"},
-		"another name":                 {"rediss://" + w.secure, fmt.Sprintf("{ca: %q, server_name: other}", w.ca.File), "upstream.tls.server_name"},
-		"a Redis that asks who we are": {"rediss://" + w.secure, fmt.Sprintf("{ca: %q}", w.ca.File), "upstream.tls.cert"},
+		"a Redis with TLS":             {"redis://" + w.redis.Secure, "", "write rediss://"},
+		"an authority not believed":    {"rediss://" + w.redis.Secure, "", "upstream.tls.ca"},
+		"another name":                 {"rediss://" + w.redis.Secure, fmt.Sprintf("{ca: %q, server_name: other}", w.ca.File), "upstream.tls.server_name"},
+		"a Redis that asks who we are": {"rediss://" + w.redis.Secure, fmt.Sprintf("{ca: %q}", w.ca.File), "upstream.tls.cert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "config.yaml")

@@ -105,12 +105,9 @@ func (c *Cluster) start() *ClusterNode {
 	if c.severable {
 		n.source = fmt.Sprintf("127.0.0.%d", 10+len(c.Nodes))
 		n.data, n.bus = StartRelay(c.tb, loopback(port)), StartRelay(c.tb, loopback(port+busOffset))
-		options = append(options, withFile(c.tb, "bind-source-addr "+n.source), WithArgs(
+		options = append(options, withSource(c.tb, n.source), WithArgs(
 			"--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", portOf(n.data.Addr), "--cluster-announce-bus-port", portOf(n.bus.Addr),
 		))
-	}
-	if c.secure {
-		options = append(options, WithArgs("--cluster-port", strconv.Itoa(port+busOffset))) // as without TLS
 	}
 	n.Redis = StartRedis(c.tb, append(options, c.options...)...)
 	n.ask = n.Client(func(o *redis.Options) { o.MaxRetries = -1 })
@@ -124,8 +121,11 @@ func (c *Cluster) meet(nodes ...*ClusterNode) {
 	c.tb.Helper()
 	for _, n := range nodes {
 		meet := []any{"CLUSTER", "MEET", "127.0.0.1", n.Port}
-		if c.severable {
+		switch {
+		case c.severable:
 			meet = []any{"CLUSTER", "MEET", "127.0.0.1", portOf(n.data.Addr), portOf(n.bus.Addr)}
+		case c.secure:
+			meet = []any{"CLUSTER", "MEET", "127.0.0.1", portOf(n.Secure)}
 		}
 		c.Nodes[0].do(context.Background(), meet...)
 	}

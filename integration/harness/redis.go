@@ -46,10 +46,11 @@ func WithArgs(args ...string) RedisOption {
 }
 
 // WithTLS makes the server listen under TLS as well, at [Redis.Secure]; who connects there needs a certificate of the same authority.
+// The bus of a cluster under TLS is at a port that belongs to this one.
 func WithTLS(ca *Authority) RedisOption {
 	return func(r *Redis) {
 		own := ca.Sign("redis")
-		r.Secure = loopback(FreePort(r.tb))
+		r.Secure = loopback(freeClusterPort(r.tb))
 		r.args = append(r.args, "--tls-port", portOf(r.Secure), "--tls-cert-file", own.Cert, "--tls-key-file", own.Key, "--tls-ca-cert-file", ca.File)
 	}
 }
@@ -85,6 +86,15 @@ func withFile(tb testing.TB, lines ...string) RedisOption {
 			tb.Fatal(err)
 		}
 	}
+}
+
+// withSource has the server's own connections come from an address: to its primary, to a cluster's nodes, a Sentinel's.
+func withSource(tb testing.TB, addr string) RedisOption {
+	tb.Helper()
+	if before7(tb) {
+		return WithArgs("--bind", addr, "127.0.0.1") // from the first of them
+	}
+	return WithArgs("--bind-source-addr", addr)
 }
 
 // StartRedis starts a redis-server and waits until it answers.

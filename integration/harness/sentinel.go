@@ -103,12 +103,12 @@ func (s *SentinelSet) URL() string {
 
 func (s *SentinelSet) startNode() {
 	s.tb.Helper()
-	lines := []string{"bind-source-addr " + replicaSource}
+	var lines []string
 	if len(s.Nodes) > 0 {
 		lines = append(lines, "replicaof 127.0.0.1 "+s.Nodes[0].port)
 	}
 	port := FreePort(s.tb) // of the relay, which the server has to announce
-	options := append([]RedisOption{withFile(s.tb, lines...), WithArgs(
+	options := append([]RedisOption{withFile(s.tb, lines...), withSource(s.tb, replicaSource), WithArgs(
 		"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", fmt.Sprint(port),
 		"--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5",
 	)}, s.options...)
@@ -125,7 +125,7 @@ func (s *SentinelSet) startNode() {
 func (s *SentinelSet) startSentinel() {
 	s.tb.Helper()
 	lines := []string{
-		"bind-source-addr " + sentinelSource, "sentinel announce-ip 127.0.0.1",
+		"sentinel announce-ip 127.0.0.1",
 		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", SentinelName, s.Nodes[0].port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", SentinelName, downAfter.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", SentinelName, failoverTimeout.Milliseconds()),
@@ -137,10 +137,10 @@ func (s *SentinelSet) startSentinel() {
 	for _, n := range s.Nodes[1:] {
 		lines = append(lines, fmt.Sprintf("sentinel known-replica %s 127.0.0.1 %s", SentinelName, n.port))
 	}
-	if s.password != "" {
+	if s.password != "" && !before7(s.tb) { // which takes its own
 		lines = append(lines, "sentinel sentinel-pass "+s.password)
 	}
-	options := append([]RedisOption{withFile(s.tb, lines...), WithArgs("--sentinel")}, s.secure...)
+	options := append([]RedisOption{withFile(s.tb, lines...), withSource(s.tb, sentinelSource), WithArgs("--sentinel")}, s.secure...)
 	if s.password != "" {
 		options = append(options, WithPassword(s.password))
 	}
@@ -148,9 +148,12 @@ func (s *SentinelSet) startSentinel() {
 	s.hasten(s.Sentinels[len(s.Sentinels)-1])
 }
 
-// hasten has a Sentinel look at what it watches more often than every ten seconds.
+// hasten has a Sentinel look at what it watches more often than every ten seconds, if it is of a version that can.
 func (s *SentinelSet) hasten(sentinel *Redis) {
 	s.tb.Helper()
+	if before7(s.tb) {
+		return
+	}
 	err := sentinel.Client().Do(s.tb.Context(), "SENTINEL", "DEBUG", "INFO-PERIOD", "200", "PUBLISH-PERIOD", "300", "ASK-PERIOD", "200").Err()
 	if err != nil {
 		s.tb.Fatalf("hasten a Sentinel: %v", err)
