@@ -65,6 +65,7 @@ func TestTheSpansOfAStaleWriterTellWhichHoldSupersededWhich(t *testing.T) {
 				b.does(nil, "GET", key) // waits until A's hold has ended
 				grantB := record.grant()
 				b.does("OK", "SET", key, "B's")
+				harness.Eventually(t, 0, func() bool { return strings.Contains(proxyA.Logs(), "hold reached max_hold") }, "A's proxy, too, has ended A's hold")
 				a.fails("FENCED", "SET", key, "A's, stale")
 
 				holdOf := func(proxy string, grant uint64) harness.Span {
