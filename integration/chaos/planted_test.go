@@ -46,7 +46,7 @@ var traps = map[string]trap{
 	"used-up":             {mix: "grant=1,update=1"},
 	"grants-grow":         {mix: "grant=3,update=1", faults: "record evicted|all flushed"},
 	"missing-record":      {mix: "update=1", faults: "all flushed"},
-	"no-silent-hold":      {mix: "late=2,update=1", faults: "proxy frozen", rule: map[string]string{"lease": "300ms", "wait": "1s"}},
+	"no-silent-hold":      {mix: "late=1", faults: "proxy frozen", rule: map[string]string{"lease": "300ms", "wait": "1s"}},
 	"unknown-is-said":     {mix: "push=1,update=1", faults: "proxy-redis cut after some bytes"},
 	"never-twice":         {mix: "push=1,count=1,update=1", faults: "proxy-redis cut after some bytes"},
 	"unguarded-untouched": {mix: "plain=1,update=1"},
